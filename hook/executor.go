@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -46,7 +47,7 @@ type InProcess interface {
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error
 	// RepairChain returns what repairs the attachment of one network when it executes CHECK.
-	RepairChain(r *inprocess.Repair, iptables string) Chain
+	RepairChain(r *remedy.Repair, iptables string) Chain
 	// CommitMissing adds what chains that repair have left and the host lacks. What was
 	// missing is in the Repair of each. Programs that it runs inherit the holds.
 	CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes)
@@ -87,7 +88,7 @@ func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.
 	return inprocess.Commit(ctx, hold, changes)
 }
 
-func (x executor) RepairChain(r *inprocess.Repair, iptables string) Chain {
+func (x executor) RepairChain(r *remedy.Repair, iptables string) Chain {
 	return &inprocess.Chain{Connect: x.connect, Repair: r, IPTables: inprocess.IPTables(iptables)}
 }
 

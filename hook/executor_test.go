@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -53,7 +54,7 @@ func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*inproces
 	return errs
 }
 
-func (f fakeInProcess) RepairChain(r *inprocess.Repair, iptables string) Chain {
+func (f fakeInProcess) RepairChain(r *remedy.Repair, iptables string) Chain {
 	c := f.Chain(iptables).(*fakeChain)
 	c.repair = r
 	return c
@@ -97,7 +98,7 @@ type fakeChain struct {
 	// calls are those that are to be committed.
 	calls []fakeCall
 	// repair is what CHECK repairs; nil: it only looks.
-	repair *inprocess.Repair
+	repair *remedy.Repair
 }
 
 func (c *fakeChain) Changes() *inprocess.Changes { return c.changes }

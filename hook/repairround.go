@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -148,7 +149,7 @@ type repairRound struct {
 
 // repairing is the repair of one attachment.
 type repairing struct {
-	inprocess.Repair
+	remedy.Repair
 
 	operation *operation
 	at        int

@@ -19,6 +19,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -121,7 +123,7 @@ func (conf *bandwidthConfig) unlimited() bool {
 // bandwidthDevice is the name of the link through which the attachment's packets leave if
 // their rate is limited.
 func bandwidthDevice(c *call) string {
-	return utils.MustFormatHashWithPrefix(maxNameLength, "bwp", c.network+c.containerID)
+	return utils.MustFormatHashWithPrefix(links.MaxNameLength, "bwp", c.network+c.containerID)
 }
 
 // presentDevice is the name that this link has now: an operator may have given it another one.
@@ -187,7 +189,7 @@ func hostLink(c *call, result *current.Result) (netlink.Link, error) {
 		return nil, errors.New("no interfaces provided")
 	}
 	var peer int
-	err := withinPath(c.netns, func(ns.NetNS) (err error) {
+	err := within.Path(c.netns, func(ns.NetNS) (err error) {
 		_, peer, err = ip.GetVethPeerIfindex(c.ifName)
 		return err
 	})
@@ -208,7 +210,7 @@ func hostLink(c *call, result *current.Result) (netlink.Link, error) {
 // attachment gets.
 func (conf *bandwidthConfig) limitEgress(host netlink.Link, name string) (netlink.Link, error) {
 	// Without a length of the queue, as in the reference plugin.
-	attrs := netlink.LinkAttrs{Name: name, Flags: net.FlagUp, MTU: host.Attrs().MTU, HardwareAddr: newMAC()}
+	attrs := netlink.LinkAttrs{Name: name, Flags: net.FlagUp, MTU: host.Attrs().MTU, HardwareAddr: links.NewMAC()}
 	if err := netlink.LinkAdd(&netlink.Ifb{LinkAttrs: attrs}); err != nil {
 		return nil, fmt.Errorf("adding link: %w", err)
 	}

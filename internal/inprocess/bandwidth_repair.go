@@ -8,6 +8,9 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 )
 
 // repairBandwidth repairs the limits, and the device that has that of what the attachment
@@ -37,13 +40,13 @@ func repairBandwidth(c *call) error {
 }
 
 // repairEgress repairs the device, and what has packets sent by it.
-func (conf *bandwidthConfig) repairEgress(r *Repair, host netlink.Link, name string) error {
-	device, err := findLink(name)
+func (conf *bandwidthConfig) repairEgress(r *remedy.Repair, host netlink.Link, name string) error {
+	device, err := links.Find(name)
 	if err != nil {
 		return err
 	}
 	if device == nil {
-		return r.ensure("interface "+name, func() error {
+		return r.Ensure("interface "+name, func() error {
 			if err := dropIngress(host); err != nil { // it leads to the device that is gone
 				return err
 			}
@@ -51,14 +54,14 @@ func (conf *bandwidthConfig) repairEgress(r *Repair, host netlink.Link, name str
 			return err
 		})
 	}
-	if err := errors.Join(ensureUp(r, device), conf.egress.repair(r, device)); err != nil {
+	if err := errors.Join(remedy.EnsureUp(r, device), conf.egress.repair(r, device)); err != nil {
 		return err
 	}
 	redirected, err := redirects(host, device)
 	if err != nil || redirected {
 		return err
 	}
-	return r.ensure(fmt.Sprintf("redirection from %s to %s", host.Attrs().Name, name), func() error {
+	return r.Ensure(fmt.Sprintf("redirection from %s to %s", host.Attrs().Name, name), func() error {
 		if err := dropIngress(host); err != nil {
 			return err
 		}

@@ -19,6 +19,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // bridgeConfig is the configuration of the bridge plugin.
@@ -136,14 +138,14 @@ func (conf *bridgeConfig) setUpWithoutAddresses(c *call, netns ns.NetNS) error {
 	if conf.DisableInterface {
 		return nil
 	}
-	return within(netns, func(ns.NetNS) error { return setUp(c.ifName) })
+	return within.Namespace(netns, func(ns.NetNS) error { return links.SetUp(c.ifName) })
 }
 
 // applyAddresses gives the addresses to the interface, and the gateways to the bridge.
 func (conf *bridgeConfig) applyAddresses(c *call, netns ns.NetNS, bridge *netlink.Bridge, result, allocated *current.Result) error {
 	result.IPs, result.Routes, result.DNS = allocated.IPs, allocated.Routes, allocated.DNS
 	gateways := conf.gateways(result)
-	err := within(netns, func(ns.NetNS) error {
+	err := within.Namespace(netns, func(ns.NetNS) error {
 		conf.setDAD(c)
 		_ = c.sysctls.Set("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
 		return pluginipam.ConfigureIface(c.ifName, result)

@@ -13,6 +13,9 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 func checkBridge(c *call) error {
@@ -43,7 +46,7 @@ func checkBridge(c *call) error {
 	if err := checkPort(result, bridge, inside, peer); err != nil {
 		return err
 	}
-	return within(netns, func(ns.NetNS) error { return checkAddresses(c, result) })
+	return within.Namespace(netns, func(ns.NetNS) error { return checkAddresses(c, result) })
 }
 
 // checkBridge compares the bridge with the result, and returns its index.
@@ -87,13 +90,13 @@ func checkInside(c *call, netns ns.NetNS, result *current.Result) (index, peer i
 	if recorded == nil {
 		return 0, 0, fmt.Errorf("prevResult has no interface %s in %s", c.ifName, c.netns)
 	}
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		link, peerIndex, err := ip.GetVethPeerIfindex(c.ifName)
 		if err != nil {
 			return err
 		}
 		index, peer = link.Attrs().Index, peerIndex
-		return compareMAC(link, recorded)
+		return links.CompareMAC(link, recorded)
 	})
 	return index, peer, err
 }
@@ -112,7 +115,7 @@ func checkPort(result *current.Result, bridge, inside, peer int) error {
 		if _, isVeth := link.(*netlink.Veth); !isVeth || attrs.Index != peer || attrs.ParentIndex != inside || attrs.MasterIndex != bridge {
 			continue
 		}
-		return compareMAC(link, recorded)
+		return links.CompareMAC(link, recorded)
 	}
 	return errors.New("the port of the bridge that belongs to the interface was not found")
 }

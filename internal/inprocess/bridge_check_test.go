@@ -10,6 +10,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -33,7 +34,7 @@ func TestPortIsGone(t *testing.T) {
 // TestRootBridgeMAC: CHECK compares the MAC of the bridge with that of ADD, unless the result has none.
 func TestRootBridgeMAC(t *testing.T) {
 	roottest.Require(t)
-	inNewNamespace(t, func() error {
+	netnstest.Run(t, func() error {
 		attrs := netlink.LinkAttrs{Name: "br0", HardwareAddr: []byte{2, 0, 0, 0, 0, 1}}
 		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -30,7 +31,7 @@ func (conf *bridgeConfig) ensureBridge(c *call, mac net.HardwareAddr) (*netlink.
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr, attrs.Group = conf.Bridge, conf.MTU, mac, netns.LinkGroup
 	if mac == nil {
-		attrs.HardwareAddr = newMAC()
+		attrs.HardwareAddr = links.NewMAC()
 	}
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if conf.VLAN != 0 || conf.VLANTrunk != nil {
@@ -64,7 +65,7 @@ func (conf *bridgeConfig) ensureBridge(c *call, mac net.HardwareAddr) (*netlink.
 func (conf *bridgeConfig) keep(bridge *netlink.Bridge) error {
 	if bridge.RawFlags&unix.IFF_LOWER_UP == 0 {
 		if len(bridge.HardwareAddr) == 0 { // zeros, as the kernel leaves it after the last port
-			bridge.HardwareAddr = newMAC()
+			bridge.HardwareAddr = links.NewMAC()
 		}
 		if err := netlink.LinkSetHardwareAddr(bridge, bridge.HardwareAddr); err != nil {
 			return fmt.Errorf("could not set the MAC of %q: %w", conf.Bridge, err)
@@ -94,7 +95,7 @@ func (conf *bridgeConfig) addPort(c *call, netns ns.NetNS, bridge *netlink.Bridg
 	if err := conf.connect(bridge, host, conf.VLAN, conf.trunk); err != nil {
 		return nil, nil, err
 	}
-	return interfaceOf(host, ""), interfaceOf(container, netns.Path()), nil
+	return links.Interface(host, ""), links.Interface(container, netns.Path()), nil
 }
 
 // connect makes a link a port of the bridge.
@@ -182,7 +183,7 @@ func (conf *bridgeConfig) ensureAddress(link netlink.Link, address net.IPNet) er
 			return fmt.Errorf("could not remove IP address from %q: %w", link.Attrs().Name, err)
 		}
 	}
-	if err := addHostAddress(link, &address); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := links.AddHostAddress(link, &address); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("could not add IP address %s to %q: %w", address.String(), link.Attrs().Name, err)
 	}
 	// With a MAC of its own the bridge no longer takes that of its ports.

@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -58,7 +59,7 @@ func TestRootAlternativeName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer netns.Close()
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "web0"}}
 		port := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "port"}, PeerName: "peer"}
 		for _, do := range []func() error{

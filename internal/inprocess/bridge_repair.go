@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -36,7 +38,7 @@ func repairBridge(c *call) error {
 	if conf, err = conf.where(c, result, port); err != nil { // before anything is made
 		return err
 	}
-	if err := ensureUp(c.repair, port); err != nil { // without it the other end has no carrier
+	if err := remedy.EnsureUp(c.repair, port); err != nil { // without it the other end has no carrier
 		return err
 	}
 	if !conf.DisableInterface {
@@ -68,13 +70,13 @@ func (conf *bridgeConfig) repairHost(c *call, result *current.Result, port netli
 
 // repairLink returns the bridge; nil if it is missing and nothing is to be made.
 func (conf *bridgeConfig) repairLink(c *call, result *current.Result) (*netlink.Bridge, error) {
-	link, err := findLink(conf.Bridge)
+	link, err := links.Find(conf.Bridge)
 	if err != nil {
 		return nil, err
 	}
 	var bridge *netlink.Bridge
 	if link == nil {
-		err := c.repair.ensure("bridge "+conf.Bridge, func() (err error) {
+		err := c.repair.Ensure("bridge "+conf.Bridge, func() (err error) {
 			bridge, err = conf.ensureBridge(c, conf.recordedMAC(result))
 			return err
 		})
@@ -103,18 +105,18 @@ func (conf *bridgeConfig) recordedMAC(result *current.Result) net.HardwareAddr {
 
 // repairSettings repairs a bridge that exists. Its MTU follows its smallest port unless another
 // program has set it: lower than the network's, it drops packets that the ports take.
-func (conf *bridgeConfig) repairSettings(r *Repair, bridge *netlink.Bridge) error {
+func (conf *bridgeConfig) repairSettings(r *remedy.Repair, bridge *netlink.Bridge) error {
 	var errs []error
 	if conf.PromiscMode && bridge.Promisc == 0 {
-		errs = append(errs, r.ensure("promiscuous mode of "+conf.Bridge, func() error { return netlink.SetPromiscOn(bridge) }))
+		errs = append(errs, r.Ensure("promiscuous mode of "+conf.Bridge, func() error { return netlink.SetPromiscOn(bridge) }))
 	}
 	if filtering := bridge.VlanFiltering; (conf.VLAN != 0 || conf.VLANTrunk != nil) && filtering != nil && !*filtering {
-		errs = append(errs, r.ensure("VLAN filtering of "+conf.Bridge, func() error { return netlink.BridgeSetVlanFiltering(bridge, true) }))
+		errs = append(errs, r.Ensure("VLAN filtering of "+conf.Bridge, func() error { return netlink.BridgeSetVlanFiltering(bridge, true) }))
 	}
-	return errors.Join(append(errs, conf.repairMTU(r, bridge), ensureUp(r, bridge))...)
+	return errors.Join(append(errs, conf.repairMTU(r, bridge), remedy.EnsureUp(r, bridge))...)
 }
 
-func (conf *bridgeConfig) repairMTU(r *Repair, bridge *netlink.Bridge) error {
+func (conf *bridgeConfig) repairMTU(r *remedy.Repair, bridge *netlink.Bridge) error {
 	if bridge.MTU >= conf.MTU {
 		return nil
 	}
@@ -122,7 +124,7 @@ func (conf *bridgeConfig) repairMTU(r *Repair, bridge *netlink.Bridge) error {
 		return err
 	}
 	what := fmt.Sprintf("MTU of %s is %d, the network has %d", conf.Bridge, bridge.MTU, conf.MTU)
-	return r.ensure(what, func() error { return netlink.LinkSetMTU(bridge, conf.MTU) })
+	return r.Ensure(what, func() error { return netlink.LinkSetMTU(bridge, conf.MTU) })
 }
 
 // hasSmallerPort tells whether a bridge follows a port with an MTU below that of a network.
@@ -144,7 +146,7 @@ func (conf *bridgeConfig) repairGateways(c *call, bridge *netlink.Bridge, result
 		if err := conf.repairGateway(c.repair, bridge, gateway); err != nil {
 			return err
 		}
-		if err := c.repairForwarding(isIPv4(gateway.IP)); err != nil {
+		if err := c.repairForwarding(links.IsIPv4(gateway.IP)); err != nil {
 			return err
 		}
 	}
@@ -171,10 +173,10 @@ func (conf *bridgeConfig) gatewayLink() string {
 	return conf.Bridge
 }
 
-func (conf *bridgeConfig) repairGateway(r *Repair, bridge *netlink.Bridge, gateway net.IPNet) error {
+func (conf *bridgeConfig) repairGateway(r *remedy.Repair, bridge *netlink.Bridge, gateway net.IPNet) error {
 	bridges.Lock()
 	defer bridges.Unlock()
-	link, err := findLink(conf.gatewayLink())
+	link, err := links.Find(conf.gatewayLink())
 	if err != nil {
 		return err
 	}
@@ -190,15 +192,15 @@ func (conf *bridgeConfig) repairGateway(r *Repair, bridge *netlink.Bridge, gatew
 	what := fmt.Sprintf("address %s of %s", gateway.String(), conf.gatewayLink())
 	gentle := *conf
 	gentle.ForceAddress = false // ADD may remove another address; a repair never does
-	return r.ensure(what, func() error { return gentle.addGateway(bridge, gateway, &current.Result{}) })
+	return r.Ensure(what, func() error { return gentle.addGateway(bridge, gateway, &current.Result{}) })
 }
 
 // repairVLANPort makes the port for the VLAN that exists a port of the bridge again.
-func (conf *bridgeConfig) repairVLANPort(r *Repair, bridge *netlink.Bridge) error {
+func (conf *bridgeConfig) repairVLANPort(r *remedy.Repair, bridge *netlink.Bridge) error {
 	if conf.VLAN == 0 {
 		return nil
 	}
-	link, err := findLink(conf.gatewayLink())
+	link, err := links.Find(conf.gatewayLink())
 	if err != nil || link == nil {
 		return err
 	}
@@ -207,27 +209,27 @@ func (conf *bridgeConfig) repairVLANPort(r *Repair, bridge *netlink.Bridge) erro
 		return err
 	}
 	plain := &bridgeConfig{Bridge: conf.Bridge, PreserveDefaultVLAN: conf.PreserveDefaultVLAN}
-	return errors.Join(plain.repairPort(r, bridge, port, conf.VLAN, nil), ensureUp(r, port), ensureUp(r, link))
+	return errors.Join(plain.repairPort(r, bridge, port, conf.VLAN, nil), remedy.EnsureUp(r, port), remedy.EnsureUp(r, link))
 }
 
 // repairPort makes a link a port of the bridge, with its settings.
-func (conf *bridgeConfig) repairPort(r *Repair, bridge *netlink.Bridge, port netlink.Link, vlan int, trunk []uint16) error {
+func (conf *bridgeConfig) repairPort(r *remedy.Repair, bridge *netlink.Bridge, port netlink.Link, vlan int, trunk []uint16) error {
 	name := port.Attrs().Name
 	if err := refuseOtherMaster(bridge, port); err != nil {
 		return err
 	}
 	if bridge == nil || port.Attrs().MasterIndex != bridge.Index {
-		return r.ensure(fmt.Sprintf("port %s of the bridge %s", name, conf.Bridge), func() error { return conf.connect(bridge, port, vlan, trunk) })
+		return r.Ensure(fmt.Sprintf("port %s of the bridge %s", name, conf.Bridge), func() error { return conf.connect(bridge, port, vlan, trunk) })
 	}
 	settings, err := netlink.LinkGetProtinfo(port)
 	if err != nil {
 		return fmt.Errorf("settings of the port %s: %w", name, err)
 	}
 	if settings.Hairpin != conf.HairpinMode {
-		err = r.ensure("hairpin mode of the port "+name, func() error { return netlink.LinkSetHairpin(port, conf.HairpinMode) })
+		err = r.Ensure("hairpin mode of the port "+name, func() error { return netlink.LinkSetHairpin(port, conf.HairpinMode) })
 	}
 	if settings.Isolated != conf.PortIsolation {
-		err = errors.Join(err, r.ensure("isolation of the port "+name, func() error { return netlink.LinkSetIsolated(port, conf.PortIsolation) }))
+		err = errors.Join(err, r.Ensure("isolation of the port "+name, func() error { return netlink.LinkSetIsolated(port, conf.PortIsolation) }))
 	}
 	return errors.Join(err, repairVLANs(r, port, vlan, trunk))
 }
@@ -243,11 +245,11 @@ func refuseOtherMaster(bridge *netlink.Bridge, port netlink.Link) error {
 }
 
 func otherMaster(port netlink.Link) error {
-	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, linkName(port.Attrs().MasterIndex))
+	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, links.NameOf(port.Attrs().MasterIndex))
 }
 
 // repairVLANs adds the VLANs that a port lacks.
-func repairVLANs(r *Repair, port netlink.Link, vlan int, trunk []uint16) error {
+func repairVLANs(r *remedy.Repair, port netlink.Link, vlan int, trunk []uint16) error {
 	wanted := slices.Clone(trunk)
 	if vlan != 0 {
 		wanted = append(wanted, uint16(vlan))
@@ -267,7 +269,7 @@ func repairVLANs(r *Repair, port netlink.Link, vlan int, trunk []uint16) error {
 		}
 		untagged := int(id) == vlan || vlan == 0 && id == 1
 		what := fmt.Sprintf("VLAN %d of the port %s", id, port.Attrs().Name)
-		if err := r.ensure(what, func() error { return netlink.BridgeVlanAdd(port, id, untagged, untagged, false, true) }); err != nil {
+		if err := r.Ensure(what, func() error { return netlink.BridgeVlanAdd(port, id, untagged, untagged, false, true) }); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
@@ -42,7 +44,7 @@ type call struct {
 	// connect is that of the chain.
 	connect Connect
 	// repair is that of the chain.
-	repair *Repair
+	repair *remedy.Repair
 }
 
 // newCall reads a call from a plugin's environment and input. Errors are *types.Error
@@ -177,7 +179,7 @@ func (c *call) inNamespace(f func() error) error {
 	if c.netns == "" {
 		return nil
 	}
-	err := withinPath(c.netns, func(ns.NetNS) error { return f() })
+	err := within.Path(c.netns, func(ns.NetNS) error { return f() })
 	var gone ns.NSPathNotExistErr
 	if errors.As(err, &gone) {
 		return nil

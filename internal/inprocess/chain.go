@@ -12,6 +12,9 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // Chain executes the plugins of one network for one verb. It is made anew for each, and
@@ -23,7 +26,7 @@ type Chain struct {
 	// of a pool is needed.
 	Connect Connect
 	// Repair is what CHECK finds missing and makes. Nil: CHECK only looks.
-	Repair *Repair
+	Repair *remedy.Repair
 	// IPTables is which iptables makes the rules, or has made them. Empty: that of the host.
 	IPTables IPTables
 
@@ -41,7 +44,7 @@ func (*Chain) FindInPath(plugin string, _ []string) (string, error) { return plu
 func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (out []byte, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			out, err = nil, newPanicked(reason).cniError("plugin "+filepath.Base(path))
+			out, err = nil, within.Recovered(reason).CNIError("plugin "+filepath.Base(path))
 		}
 	}()
 	if ctx.Err() != nil {
@@ -115,6 +118,6 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 // after it from their part; nothing is repaired of an attachment whose interface is gone.
 func (c *Chain) repair(p plugin, call *call) {
 	if len(c.Repair.Unrepairable) == 0 {
-		c.Repair.fail(p.repair(call))
+		c.Repair.Fail(p.repair(call))
 	}
 }

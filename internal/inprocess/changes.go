@@ -10,6 +10,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // Changes are what a chain leaves to be committed: rules to add or to remove, links to remove,
@@ -45,8 +47,8 @@ func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	host := openRules(ctx, hold, sets)
 	defer host.close() // when nothing else remains to be done: it waits until the kernel has freed what was removed
 	var group errgroup.Group
-	group.Go(func() error { defer recoverInto(rules); host.commit(sets, rules); return nil })
-	group.Go(func() error { defer recoverInto(links); removeLinks(ctx, all, links); return nil })
+	group.Go(func() error { defer within.RecoverInto(rules); host.commit(sets, rules); return nil })
+	group.Go(func() error { defer within.RecoverInto(links); removeLinks(ctx, all, links); return nil })
 	_ = group.Wait() // each reports its own
 	for i, c := range all {
 		if errs[i] = errors.Join(rules[i], links[i]); errs[i] == nil {
@@ -75,7 +77,7 @@ func ListRules(ctx context.Context, c *Changes) ([]Rule, error) { return listRul
 // finish does what follows the rules and links. It reports its error in errs, which has one
 // element.
 func (c *Changes) finish(ctx context.Context, errs []error) {
-	defer recoverInto(errs)
+	defer within.RecoverInto(errs)
 	if errs[0] = c.releaseLeases(ctx); errs[0] == nil {
 		errs[0] = c.runAfter()
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // commitMissing adds the rules of chains that repair, as far as they are missing. Rules that are there stay where they
@@ -53,14 +54,14 @@ func (m *missingRules) run(f func() error) {
 	func() {
 		errs := []error{nil}
 		defer func() { err = errors.Join(err, errs[0]) }()
-		defer recoverInto(errs)
+		defer within.RecoverInto(errs)
 		err = f()
 	}()
 	if m.ctx.Err() != nil {
 		err = context.Cause(m.ctx)
 	}
 	for _, c := range m.all {
-		c.repair.fail(err)
+		c.repair.Fail(err)
 	}
 }
 

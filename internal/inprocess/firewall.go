@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -54,7 +55,7 @@ func addFirewall(c *call) (*current.Result, error) {
 	return result, nil
 }
 
-// ensure has sources made where firewalld is the backend, and leaves the rules to be added.
+// Ensure has sources made where firewalld is the backend, and leaves the rules to be added.
 func (conf *firewallConfig) ensure(c *call, result *current.Result, do func(*sources) error) error {
 	all, err := conf.ingress(result)
 	if err != nil {
@@ -78,7 +79,7 @@ func (conf *firewallConfig) rules(result *current.Result) []*iptablesRules {
 	var all []*iptablesRules
 	for _, address := range result.IPs {
 		ip := address.Address.IP
-		network := hostNetwork(ip)
+		network := links.HostNetwork(ip)
 		all = append(all, &iptablesRules{
 			family: netfilter.FamilyOf(ip), table: "filter", address: ip,
 			shared: []iptablesGroup{conf.forwardGroup()},

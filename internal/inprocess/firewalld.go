@@ -17,6 +17,9 @@ import (
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/godbus/dbus/v5"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 )
 
 // Where firewalld is on the bus; see firewalld.dbus(5).
@@ -71,7 +74,7 @@ func (conf *firewallConfig) withSources(c *call, result *current.Result, do func
 	err := withFirewalld(c.ctx, func(ctx context.Context, firewalld dbus.BusObject) error {
 		s := &sources{ctx: ctx, firewalld: firewalld, zone: cmp.Or(conf.FirewalldZone, "trusted")}
 		for _, address := range result.IPs {
-			network := hostNetwork(address.Address.IP)
+			network := links.HostNetwork(address.Address.IP)
 			s.addresses = append(s.addresses, network.String())
 		}
 		return do(s)
@@ -206,7 +209,7 @@ func (s *sources) remove() error {
 
 // check fails if one is none.
 func (s *sources) check() error {
-	r := &Repair{DryRun: true}
+	r := &remedy.Repair{DryRun: true}
 	if err := s.repair(r); err != nil || len(r.Missing) == 0 {
 		return err
 	}
@@ -220,7 +223,7 @@ func (s *sources) has(address string) (is bool, err error) {
 }
 
 // repair adds those that are missing: firewalld forgets all when it is reloaded.
-func (s *sources) repair(r *Repair) error {
+func (s *sources) repair(r *remedy.Repair) error {
 	for _, address := range s.addresses {
 		is, err := s.has(address)
 		if err != nil {
@@ -229,7 +232,7 @@ func (s *sources) repair(r *Repair) error {
 		if is {
 			continue
 		}
-		if err := r.ensure(fmt.Sprintf("source %s of firewalld's zone %s", address, s.zone), func() error { return s.addOne(address) }); err != nil {
+		if err := r.Ensure(fmt.Sprintf("source %s of firewalld's zone %s", address, s.zone), func() error { return s.addOne(address) }); err != nil {
 			return err
 		}
 	}

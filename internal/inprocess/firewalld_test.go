@@ -18,6 +18,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/godbus/dbus/v5"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 )
 
 // fakeFirewalld has the sources of zones, and the errors of firewalld.
@@ -72,7 +74,7 @@ func TestSources(t *testing.T) {
 	if err := s.check(); err == nil || err.Error() != "missing: source fd00::5/128 of firewalld's zone trusted" {
 		t.Errorf("CHECK without a source: %v", err)
 	}
-	r := &Repair{}
+	r := &remedy.Repair{}
 	require("repair", s.repair(r), want)
 	if !slices.Equal(r.Missing, []string{"source fd00::5/128 of firewalld's zone trusted"}) {
 		t.Errorf("the repair says %q", r.Missing)

@@ -37,7 +37,7 @@ func (c *call) repairForwarding(isV4 bool) error {
 	if err != nil || value == "1" {
 		return nil //nolint:nilerr // a kernel without the parameter needs no repair
 	}
-	return c.repair.ensure(fmt.Sprintf("%s is %s, was set to 1", forwarding(isV4), value), func() error { return c.forward(isV4) })
+	return c.repair.Ensure(fmt.Sprintf("%s is %s, was set to 1", forwarding(isV4), value), func() error { return c.forward(isV4) })
 }
 
 // KeepAdvertised has the host go on with what it has from router advertisements, for plugins that switch IPv6 forwarding on.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 )
 
 // servesNetwork tells whether a link with such addresses is the gateway of a network: it has the gateway's IP, and the
@@ -20,7 +22,7 @@ func servesNetwork(link netlink.Link, present []netlink.Addr, gateway net.IPNet)
 	if !hasIP(present, gateway.IP) {
 		return false, nil
 	}
-	routes, err := routesOf(link, unix.RT_TABLE_MAIN)
+	routes, err := links.RoutesOf(link, unix.RT_TABLE_MAIN)
 	return leads(routes, gateway), err
 }
 

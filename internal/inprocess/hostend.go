@@ -12,6 +12,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -24,7 +26,7 @@ func hostEnd(c *call, result *current.Result) (netlink.Link, error) {
 		return nil, fmt.Errorf("the result has no host's end of interface %s", c.ifName)
 	}
 	recorded := result.Interfaces[at-1]
-	named, err := findLink(recorded.Name)
+	named, err := links.Find(recorded.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +43,7 @@ func hostEnd(c *call, result *current.Result) (netlink.Link, error) {
 	case err != nil || renamed != nil:
 		return renamed, err
 	case named == nil:
-		c.repair.gone("interface %s of the host", recorded.Name)
+		c.repair.Gone("interface %s of the host", recorded.Name)
 		return nil, nil
 	case !isVeth:
 		return nil, fmt.Errorf("interface %s is a %s, was set up as veth", recorded.Name, named.Type())
@@ -63,8 +65,8 @@ func namespaceNumber(c *call) (int, error) {
 // nil if there is none.
 func renamedEnd(c *call, number int) (netlink.Link, error) {
 	var inside netlink.Link
-	err := withinPath(c.netns, func(ns.NetNS) (err error) {
-		inside, err = findLink(c.ifName)
+	err := within.Path(c.netns, func(ns.NetNS) (err error) {
+		inside, err = links.Find(c.ifName)
 		return err
 	})
 	if err != nil || inside == nil || number < 0 {

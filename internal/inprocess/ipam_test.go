@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -33,7 +34,7 @@ func TestRootLeasesOfAFailedADD(t *testing.T) {
 		},
 		"macvlan": func(c *call) error { return (&macvlanConfig{NetConf: conf}).configure(c, netns, &current.Result{}) },
 		"ptp": func(c *call) error {
-			return within(netns, func(ns.NetNS) error { _, err := addPTP(c); return err }) // it turns forwarding on
+			return within.Namespace(netns, func(ns.NetNS) error { _, err := addPTP(c); return err }) // it turns forwarding on
 		},
 	} {
 		dir := t.TempDir()

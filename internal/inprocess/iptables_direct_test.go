@@ -11,6 +11,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -41,7 +42,7 @@ func sharedIsSeen(t *testing.T, r *iptablesRules, narrow string) (seen bool, err
 		return false, err
 	}
 	defer netns.Close()
-	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
+	err = within.Namespace(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
 		lines, transaction := &iptablesTransaction{}, &iptablesTransaction{}
 		for _, group := range r.shared {
 			lines.addGroup(group)

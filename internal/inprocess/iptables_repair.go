@@ -46,7 +46,7 @@ func (m *missingRules) iptables(kind IPTables, family netfilter.Family) error {
 	}
 	for _, one := range all {
 		if err := m.addMissing(lines, []ownedIPTables{one}); err != nil {
-			one.owner.repair.fail(err)
+			one.owner.repair.Fail(err)
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 // what iptables does not know. Which rules are missing is not told, so none are added.
 func (m *missingRules) checkUnlisted(r ownedIPTables) {
 	if err := r.check(m.ctx, r.owner.iptables); err != nil {
-		r.owner.repair.fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
+		r.owner.repair.Fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -30,7 +31,7 @@ func TestRootSharedIsMadeByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer netns.Close()
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		other, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
 			return err
@@ -61,7 +62,7 @@ func TestRootReloadedRulesAreNotGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
+		err = within.Namespace(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
 			socket, err := netfilter.Dial(t.Context())
 			if err != nil {
 				return err

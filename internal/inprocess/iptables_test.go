@@ -10,6 +10,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -23,7 +24,7 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netns.Close() })
-	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
+	err = within.Namespace(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
 		socket, err := netfilter.Dial(t.Context())
 		if err != nil {
 			return err

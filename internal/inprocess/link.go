@@ -13,6 +13,9 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // removeLink leaves the link of the attachment to be removed, and returns its addresses, which
@@ -27,7 +30,7 @@ func removeLink(c *call) (addresses []net.IPNet, err error) {
 		if err != nil || link == nil {
 			return err
 		}
-		found, err := globalAddresses(link)
+		found, err := links.GlobalAddresses(link)
 		for _, address := range found {
 			known := func(other net.IPNet) bool { return other.String() == address.String() }
 			if !slices.ContainsFunc(addresses, known) {
@@ -42,7 +45,7 @@ func removeLink(c *call) (addresses []net.IPNet, err error) {
 // removeNamed leaves a link of this namespace, which is the attachment's, to be removed, and
 // returns it; nil if there is none of that name.
 func removeNamed(c *call, name string) (netlink.Link, error) {
-	found, err := existing([]string{name})
+	found, err := links.Existing([]string{name})
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -80,7 +83,7 @@ func checkLink(c *call, ipam string, checkKind func(netlink.Link) error) error {
 	if recorded == nil {
 		return fmt.Errorf("prevResult has no interface %s in %s", c.ifName, c.netns)
 	}
-	return within(netns, func(ns.NetNS) error {
+	return within.Namespace(netns, func(ns.NetNS) error {
 		link, err := netlinksafe.LinkByName(c.ifName)
 		if err != nil {
 			return fmt.Errorf("interface %s not found: %w", c.ifName, err)
@@ -88,7 +91,7 @@ func checkLink(c *call, ipam string, checkKind func(netlink.Link) error) error {
 		if err := checkKind(link); err != nil {
 			return err
 		}
-		if err := compareMAC(link, recorded); err != nil {
+		if err := links.CompareMAC(link, recorded); err != nil {
 			return err
 		}
 		return checkAddresses(c, result)

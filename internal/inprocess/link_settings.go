@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 )
 
 // linkSettings are settings of a link, as the tuning plugin keeps them in a file. The zero
@@ -98,7 +100,7 @@ func (s linkSettings) restore(link netlink.Link) error {
 // steps returns what makes each of the settings.
 func (s linkSettings) steps(link netlink.Link) (steps []func() error) {
 	if s.MAC != "" {
-		steps = append(steps, func() error { return setMAC(link, s.MAC) })
+		steps = append(steps, func() error { return links.SetMAC(link, s.MAC) })
 	}
 	if s.Promisc != nil {
 		set := netlink.SetPromiscOff

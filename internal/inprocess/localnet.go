@@ -14,6 +14,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -89,7 +90,7 @@ func GuardLoopback(ctx context.Context) error {
 // routesLocalnet tells whether connections from 127.0.0.0/8 are let out to the addresses: not where nothing guards
 // what they let in.
 func (conf *portmapConfig) routesLocalnet() bool {
-	isV4 := func(address net.IPNet) bool { return isIPv4(address.IP) }
+	isV4 := func(address net.IPNet) bool { return links.IsIPv4(address.IP) }
 	return conf.snat() && slices.ContainsFunc(conf.addresses, isV4) && supportsGuard()
 }
 

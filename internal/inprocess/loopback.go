@@ -13,6 +13,10 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // loopbackConfig is the configuration of the loopback plugin.
@@ -28,8 +32,8 @@ func addLoopback(c *call) (*current.Result, error) {
 		CNIVersion: c.version, // so the addresses have no key "version" in the versions that had it
 		Interfaces: []*current.Interface{{Name: "lo", Mac: "00:00:00:00:00:00", Sandbox: c.netns}},
 	}
-	err = withinPath(c.netns, func(ns.NetNS) error {
-		if err := setUp("lo"); err != nil {
+	err = within.Path(c.netns, func(ns.NetNS) error {
+		if err := links.SetUp("lo"); err != nil {
 			return err
 		}
 		result.IPs, err = loopbackAddresses()
@@ -69,7 +73,7 @@ func loopbackAddresses() ([]*current.IPConfig, error) {
 }
 
 func checkLoopback(c *call) error {
-	return withinPath(c.netns, func(ns.NetNS) error {
+	return within.Path(c.netns, func(ns.NetNS) error {
 		link, err := netlinksafe.LinkByName("lo")
 		if err != nil {
 			return err
@@ -94,10 +98,10 @@ func delLoopback(c *call) error {
 // repairLoopback sets lo up.
 func repairLoopback(c *call) error {
 	return c.inNamespace(func() error {
-		link, err := findLink("lo")
+		link, err := links.Find("lo")
 		if err != nil || link == nil {
 			return err
 		}
-		return ensureUp(c.repair, link)
+		return remedy.EnsureUp(c.repair, link)
 	})
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // macvlanConfig is the configuration of the macvlan plugin.
@@ -80,7 +83,7 @@ func (conf *macvlanConfig) atMaster(netns string, f func() error) error {
 	if !conf.LinkInContainer {
 		return f()
 	}
-	return withinPath(netns, func(ns.NetNS) error { return f() })
+	return within.Path(netns, func(ns.NetNS) error { return f() })
 }
 
 // defaultRouteLink returns the name of the link of the first default route.
@@ -118,7 +121,7 @@ func addMacvlan(c *call) (*current.Result, error) {
 	}
 	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, Interfaces: []*current.Interface{inside}}
 	if conf.IPAM.Type == "" {
-		err = within(netns, func(ns.NetNS) error { return setUp(c.ifName) })
+		err = within.Namespace(netns, func(ns.NetNS) error { return links.SetUp(c.ifName) })
 	} else {
 		err = conf.configure(c, netns, result)
 	}
@@ -148,7 +151,7 @@ func (conf *macvlanConfig) create(c *call, netns ns.NetNS) (*current.Interface, 
 		return nil, err
 	}
 	inside := &current.Interface{Name: c.ifName, Sandbox: netns.Path()}
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		if err := ip.RenameLink(link.Name, c.ifName); err != nil {
 			_ = ip.DelLinkByName(link.Name) // the first error is returned
 			return fmt.Errorf("failed to rename macvlan to %q: %w", c.ifName, err)
@@ -166,7 +169,7 @@ func (conf *macvlanConfig) create(c *call, netns ns.NetNS) (*current.Interface, 
 // newLinkName is the name of the attachment's link until it has its own. DEL finds by it what a
 // kill between the two has left.
 func newLinkName(c *call) string {
-	return utils.MustFormatHashWithPrefix(maxNameLength, "mcv", c.containerID+"/"+c.ifName)
+	return utils.MustFormatHashWithPrefix(links.MaxNameLength, "mcv", c.containerID+"/"+c.ifName)
 }
 
 // link returns the link to make.
@@ -184,7 +187,7 @@ func (conf *macvlanConfig) link(c *call, netns ns.NetNS) (*netlink.Macvlan, erro
 		}
 	}
 	if attrs.HardwareAddr == nil && mode != netlink.MACVLAN_MODE_PASSTHRU { // which takes the master's
-		attrs.HardwareAddr = newMAC()
+		attrs.HardwareAddr = links.NewMAC()
 	}
 	return &netlink.Macvlan{LinkAttrs: attrs, Mode: mode, BCQueueLen: conf.BcQueueLen}, nil
 }
@@ -199,7 +202,7 @@ func (conf *macvlanConfig) configure(c *call, netns ns.NetNS, result *current.Re
 	for _, address := range result.IPs {
 		address.Interface = current.Int(0)
 	}
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		_ = c.sysctls.Set("net/ipv4/conf/"+c.ifName+"/arp_notify", "1") // as the reference plugin, which ignores it
 		_ = c.sysctls.Set("net/ipv6/conf/"+c.ifName+"/ndisc_notify", "1")
 		return pluginipam.ConfigureIface(c.ifName, result)

@@ -10,6 +10,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -29,7 +31,7 @@ func TestRootKilledBeforeMacvlanHasItsName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		for _, name := range []string{link.Name, newLinkName(other)} {
 			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
 				return err
@@ -45,8 +47,8 @@ func TestRootKilledBeforeMacvlanHasItsName(t *testing.T) {
 	}
 	errs := []error{nil}
 	removeLinks(t.Context(), []*Changes{ended.changes}, errs)
-	err = within(netns, func(ns.NetNS) error {
-		left, err := existing([]string{link.Name, newLinkName(other)})
+	err = within.Namespace(netns, func(ns.NetNS) error {
+		left, err := links.Existing([]string{link.Name, newLinkName(other)})
 		if err != nil || errs[0] != nil || len(left) != 1 || left[0].Attrs().Name != newLinkName(other) {
 			t.Errorf("%v are left, %v", left, errs[0])
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/utils"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -55,7 +56,7 @@ func (m masquerade) iptables() []*iptablesRules {
 	var all []*iptablesRules
 	for _, network := range m.networks {
 		family, multicast := netfilter.IPv4, "224.0.0.0/4"
-		if !isIPv4(network.IP) {
+		if !links.IsIPv4(network.IP) {
 			family, multicast = netfilter.IPv6, "ff00::/8"
 		}
 		r := byFamily[family]

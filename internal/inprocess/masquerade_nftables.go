@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -58,7 +59,7 @@ func (m masquerade) nftables() *nftablesRules {
 			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", netfilter.FamilyOf(network.IP), network.IP, masked(network)),
 			Exprs: slices.Concat(
 				netfilter.FamilyMatch(network.IP),
-				netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(network.IP)),
+				netfilter.SourceMatch(expr.CmpOpEq, links.HostNetwork(network.IP)),
 				netfilter.DestinationMatch(expr.CmpOpNeq, network),
 				[]expr.Any{&expr.Masq{}},
 			),

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -75,7 +76,7 @@ func TestRootMasqueradeRemovalWithoutIPTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer netns.Close()
-	err = within(netns, func(ns.NetNS) error { // on one thread
+	err = within.Namespace(netns, func(ns.NetNS) error { // on one thread
 		if err := legacy(t.Context(), program, "-S"); err != nil {
 			return err
 		}

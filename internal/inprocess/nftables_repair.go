@@ -34,7 +34,7 @@ func (m *missingRules) nftables() error {
 		return nil
 	}
 	for i, c := range changes {
-		owners[i].repair.fail(commitBatch(socket, []*ruleSet{c}))
+		owners[i].repair.Fail(commitBatch(socket, []*ruleSet{c}))
 	}
 	return nil
 }

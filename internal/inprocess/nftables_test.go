@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -39,7 +40,7 @@ func TestRootRemovalAfterReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netns.Close() })
-	err = within(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
+	err = within.Namespace(netns, func(ns.NetNS) error { // on one thread: what starts goroutines would change the host
 		s, err := netfilter.Dial(t.Context())
 		if err != nil {
 			return err

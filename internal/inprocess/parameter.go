@@ -19,7 +19,7 @@ func (c *call) ensureSysctl(key, value string) error {
 	if err != nil || sameParameter(present, value) || c.isKernelForm(key, value, present) {
 		return nil //nolint:nilerr // see above
 	}
-	return c.repair.ensure(fmt.Sprintf("%s is %s, was set to %s", key, present, value), func() error { return c.sysctls.Set(key, value) })
+	return c.repair.Ensure(fmt.Sprintf("%s is %s, was set to %s", key, present, value), func() error { return c.sysctls.Set(key, value) })
 }
 
 // isKernelForm tells whether the kernel prints a value of a parameter as it is present: ranges, masks and

@@ -16,6 +16,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
@@ -161,7 +162,7 @@ func (conf *portmapConfig) snat() bool { return conf.SNAT == nil || *conf.SNAT }
 // conditions are those of the family of an address.
 func (conf *portmapConfig) conditions(ip net.IP) []string {
 	conditions := conf.ConditionsV6
-	if isIPv4(ip) {
+	if links.IsIPv4(ip) {
 		conditions = conf.ConditionsV4
 	}
 	if conditions == nil {
@@ -182,7 +183,7 @@ func sandboxAddresses(result *current.Result, ifName string) []net.IPNet {
 		}
 		switch {
 		case address.Address.IP == nil:
-		case isIPv4(address.Address.IP):
+		case links.IsIPv4(address.Address.IP):
 			v4 = append(v4, address.Address)
 		default:
 			v6 = append(v6, address.Address)
@@ -220,8 +221,8 @@ func addPortmap(c *call) (*current.Result, error) {
 // published completes what the rules of an address need. Stale flows are no error, as in the
 // reference plugin.
 func (conf *portmapConfig) published(ip net.IP, routesLocalnet bool) error {
-	_ = conf.forgetFlows(isIPv4(ip))
-	if !isIPv4(ip) || !routesLocalnet {
+	_ = conf.forgetFlows(links.IsIPv4(ip))
+	if !links.IsIPv4(ip) || !routesLocalnet {
 		return nil
 	}
 	if err := routeLocalnet(ip); err != nil {
@@ -242,7 +243,7 @@ func (conf *portmapConfig) rules(address net.IPNet) (rules, error) {
 // applies tells whether a mapping is one for the family of an address. The reference plugin
 // takes a host IP that is none for one of IPv6.
 func (m portMapping) applies(ip net.IP) bool {
-	return m.HostIP == "" || isIPv4(net.ParseIP(m.HostIP)) == isIPv4(ip)
+	return m.HostIP == "" || links.IsIPv4(net.ParseIP(m.HostIP)) == links.IsIPv4(ip)
 }
 
 // bound tells whether a mapping is only for connections to its host IP.
@@ -346,7 +347,7 @@ func repairPortmap(c *call) error {
 		}
 		c.changes.rules.add(r)
 		c.changes.rules.translations = append(c.changes.rules.translations, publication{address.IP, conf.RuntimeConfig.PortMappings})
-		if !isIPv4(address.IP) || !routesLocalnet || routesAllLocalnet(c.sysctls.Get) {
+		if !links.IsIPv4(address.IP) || !routesLocalnet || routesAllLocalnet(c.sysctls.Get) {
 			continue
 		}
 		// Without a route of its own the address is reached by another link, where packets

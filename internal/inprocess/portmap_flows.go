@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 )
 
 // forgetFlows deletes the UDP flows to the published ports of the host: as long as they exist, they go
@@ -79,7 +81,7 @@ func (p publication) keys() []flowKey {
 // been answered by a program there.
 func (p publication) wants(f flow, isLocal func(netip.Addr) bool) bool {
 	to := f.original.destination
-	if f.reply.source != to || f.reply.sourcePort != f.original.destinationPort || to.Is4() != isIPv4(p.address) {
+	if f.reply.source != to || f.reply.sourcePort != f.original.destinationPort || to.Is4() != links.IsIPv4(p.address) {
 		return false
 	}
 	return slices.ContainsFunc(p.mappings, func(m portMapping) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/utils"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -88,11 +89,11 @@ func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, add
 		}
 		sources := []string{address.String()}
 		switch {
-		case conf.MasqAll && isIPv4(address.IP):
+		case conf.MasqAll && links.IsIPv4(address.IP):
 			sources = []string{"0.0.0.0/0"}
 		case conf.MasqAll:
 			sources = []string{"::/0"}
-		case isIPv4(address.IP):
+		case links.IsIPv4(address.IP):
 			sources = append(sources, "127.0.0.1")
 		}
 		for _, source := range sources {
@@ -100,7 +101,7 @@ func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, add
 		}
 	}
 	target := address.IP.String()
-	if !isIPv4(address.IP) {
+	if !links.IsIPv4(address.IP) {
 		target = "[" + target + "]"
 	}
 	add("-j", "DNAT", "--to-destination", target+":"+strconv.Itoa(mapping.ContainerPort))
@@ -141,7 +142,7 @@ func (conf *portmapConfig) checkIPTables(ctx context.Context, address net.IPNet)
 	r := conf.iptables(address)
 	r.shared = nil // the reference plugin does not look at them
 	if err := r.check(ctx, ""); err != nil {
-		return fmt.Errorf("could not check %s dnat: %w", map[bool]string{true: "ipv4", false: "ipv6"}[isIPv4(address.IP)], err)
+		return fmt.Errorf("could not check %s dnat: %w", map[bool]string{true: "ipv4", false: "ipv6"}[links.IsIPv4(address.IP)], err)
 	}
 	return nil
 }

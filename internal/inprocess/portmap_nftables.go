@@ -14,6 +14,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -29,7 +30,7 @@ const (
 // hostportTable returns the table of published ports of one family.
 func hostportTable(ip net.IP, snat bool) *netfilter.Table {
 	table := &netfilter.Table{Family: netfilter.IPv6, Name: "cni_hostport", Comment: "CNI portmap plugin"}
-	if isIPv4(ip) {
+	if links.IsIPv4(ip) {
 		table.Family = netfilter.IPv4
 	}
 	table.Chains = []netfilter.Chain{
@@ -93,15 +94,15 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 // from this host.
 func (conf *portmapConfig) hairpin(ip net.IP) []netfilter.Rule {
 	sources := []net.IP{ip}
-	if isIPv4(ip) {
+	if links.IsIPv4(ip) {
 		sources = append(sources, net.IPv4(127, 0, 0, 1))
 	}
 	var all []netfilter.Rule
 	for _, source := range sources {
 		text := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s masquerade", netfilter.FamilyOf(ip), source, ip)
 		all = append(all, netfilter.Rule{Chain: hairpinChain, Comment: conf.containerID, Text: text, Exprs: slices.Concat(
-			netfilter.SourceMatch(expr.CmpOpEq, hostNetwork(source)),
-			netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(ip)),
+			netfilter.SourceMatch(expr.CmpOpEq, links.HostNetwork(source)),
+			netfilter.DestinationMatch(expr.CmpOpEq, links.HostNetwork(ip)),
 			[]expr.Any{&expr.Masq{}},
 		)})
 	}
@@ -131,7 +132,7 @@ func (m portMapping) nftables(target net.IP) ([]expr.Any, error) {
 	if hostIP == nil {
 		return nil, fmt.Errorf("host IP %q is not an address", m.HostIP)
 	}
-	return slices.Concat(netfilter.DestinationMatch(expr.CmpOpEq, hostNetwork(hostIP)), translation), nil
+	return slices.Concat(netfilter.DestinationMatch(expr.CmpOpEq, links.HostNetwork(hostIP)), translation), nil
 }
 
 // nftablesText is what nft prints for the rule that publishes a port.

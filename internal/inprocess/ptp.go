@@ -17,6 +17,9 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // ptpConfig is the configuration of the ptp plugin.
@@ -48,7 +51,7 @@ func addPTP(c *call) (*current.Result, error) {
 		return nil, err
 	}
 	for _, address := range result.IPs {
-		if err := c.forward(isIPv4(address.Address.IP)); err != nil {
+		if err := c.forward(links.IsIPv4(address.Address.IP)); err != nil {
 			return nil, fmt.Errorf("Could not enable IP forwarding: %w", err) //nolint:staticcheck // the reference plugin's text
 		}
 	}
@@ -71,8 +74,8 @@ func (conf *ptpConfig) connect(c *call, result *current.Result) error {
 	if err != nil {
 		return err
 	}
-	result.Interfaces = []*current.Interface{interfaceOf(host, ""), interfaceOf(inside, netns.Path())}
-	if err := within(netns, func(ns.NetNS) error { return configurePTP(inside.Attrs(), result) }); err != nil {
+	result.Interfaces = []*current.Interface{links.Interface(host, ""), links.Interface(inside, netns.Path())}
+	if err := within.Namespace(netns, func(ns.NetNS) error { return configurePTP(inside.Attrs(), result) }); err != nil {
 		return err
 	}
 	if err := routeToPTP(result); err != nil {
@@ -129,7 +132,7 @@ func routeToPTP(result *current.Result) error {
 	}
 	for _, address := range result.IPs {
 		gateway := single(address.Gateway, address.Address.IP)
-		if err := addHostAddress(link, gateway); err != nil {
+		if err := links.AddHostAddress(link, gateway); err != nil {
 			return fmt.Errorf("failed to add IP addr (%#v) to veth: %w", gateway, err)
 		}
 		err := ip.AddHostRoute(single(address.Address.IP, address.Address.IP), nil, link)

@@ -14,6 +14,9 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 )
 
 // repairPTP repairs the host's end, the interface inside and the masquerading.
@@ -49,13 +52,13 @@ func repairPTP(c *call) error {
 
 // ensureIndirect makes the routes that lead all packets through the gateway, and removes the
 // one to the network that the kernel has made meanwhile with the link or the address.
-func ensureIndirect(r *Repair, link netlink.Link, present []netlink.Route, address *current.IPConfig) error {
+func ensureIndirect(r *remedy.Repair, link netlink.Link, present []netlink.Route, address *current.IPConfig) error {
 	index := link.Attrs().Index
 	network := &net.IPNet{IP: address.Address.IP.Mask(address.Address.Mask), Mask: address.Address.Mask}
 	direct := netlink.Route{LinkIndex: index, Dst: network}
-	if ones, bits := address.Address.Mask.Size(); ones < bits && slices.ContainsFunc(present, func(other netlink.Route) bool { return sameRoute(other, direct) }) {
+	if ones, bits := address.Address.Mask.Size(); ones < bits && slices.ContainsFunc(present, func(other netlink.Route) bool { return links.SameRoute(other, direct) }) {
 		what := fmt.Sprintf("route to %s of %s is not by the gateway", network, link.Attrs().Name)
-		err := r.ensure(what, func() error {
+		err := r.Ensure(what, func() error {
 			return netlink.RouteDel(&netlink.Route{LinkIndex: index, Dst: network, Scope: netlink.SCOPE_NOWHERE})
 		})
 		if err != nil && !errors.Is(err, unix.ESRCH) {
@@ -75,7 +78,7 @@ func ensureIndirect(r *Repair, link netlink.Link, present []netlink.Route, addre
 
 // repairHostEnd repairs the host's end, with the gateways and the routes to the addresses.
 func repairHostEnd(c *call, host netlink.Link, result *current.Result) error {
-	if err := ensureUp(c.repair, host); err != nil {
+	if err := remedy.EnsureUp(c.repair, host); err != nil {
 		return err
 	}
 	addresses, err := netlinksafe.AddrList(host, netlink.FAMILY_ALL)
@@ -84,9 +87,9 @@ func repairHostEnd(c *call, host netlink.Link, result *current.Result) error {
 	}
 	for _, address := range ownAddresses(c, result) {
 		gateway := single(address.Gateway, address.Address.IP)
-		if !hasAddress(addresses, *gateway) {
+		if !links.HasAddress(addresses, *gateway) {
 			what := fmt.Sprintf("address %s of %s", gateway, host.Attrs().Name)
-			if err := c.repair.ensure(what, func() error { return addHostAddress(host, gateway) }); err != nil {
+			if err := c.repair.Ensure(what, func() error { return links.AddHostAddress(host, gateway) }); err != nil {
 				return err
 			}
 		}
@@ -95,18 +98,18 @@ func repairHostEnd(c *call, host netlink.Link, result *current.Result) error {
 }
 
 func repairHostRoutes(c *call, host netlink.Link, result *current.Result) error {
-	present, err := routesOf(host, unix.RT_TABLE_MAIN)
+	present, err := links.RoutesOf(host, unix.RT_TABLE_MAIN)
 	if err != nil {
 		return err
 	}
 	for _, address := range ownAddresses(c, result) {
 		wanted := netlink.Route{LinkIndex: host.Attrs().Index, Dst: single(address.Address.IP, address.Address.IP)}
-		if !slices.ContainsFunc(present, func(other netlink.Route) bool { return sameRoute(other, wanted) }) {
-			if err := c.repair.ensure(routeText(host, wanted), func() error { return ip.AddHostRoute(wanted.Dst, nil, host) }); err != nil {
+		if !slices.ContainsFunc(present, func(other netlink.Route) bool { return links.SameRoute(other, wanted) }) {
+			if err := c.repair.Ensure(links.RouteText(host, wanted), func() error { return ip.AddHostRoute(wanted.Dst, nil, host) }); err != nil {
 				return err
 			}
 		}
-		if err := c.repairForwarding(isIPv4(address.Address.IP)); err != nil {
+		if err := c.repairForwarding(links.IsIPv4(address.Address.IP)); err != nil {
 			return err
 		}
 	}

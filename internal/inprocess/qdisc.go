@@ -11,6 +11,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 )
 
 // maxLatency is how long a packet may wait, in microseconds.
@@ -64,7 +66,7 @@ func (l limit) check(link netlink.Link) error {
 }
 
 // repair limits what a link sends, if it is not limited so.
-func (l limit) repair(r *Repair, link netlink.Link) error {
+func (l limit) repair(r *remedy.Repair, link netlink.Link) error {
 	qdiscs, err := netlinksafe.QdiscList(link)
 	if err != nil {
 		return err
@@ -76,7 +78,7 @@ func (l limit) repair(r *Repair, link netlink.Link) error {
 			return nil
 		}
 	}
-	return r.ensure("limit of "+link.Attrs().Name, func() error { return netlink.QdiscReplace(want) })
+	return r.Ensure("limit of "+link.Attrs().Name, func() error { return netlink.QdiscReplace(want) })
 }
 
 // redirects tells whether the packets that a link gets are sent by another one.

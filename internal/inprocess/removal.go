@@ -14,6 +14,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // link is a link to remove, in the namespace at a path.
@@ -59,7 +62,7 @@ func removeFrom(ctx context.Context, netns string, links []ownedLink, errs []err
 		removeHere(ctx, links, errs)
 		return nil
 	}
-	err := withinPath(netns, func(ns.NetNS) error { removeHere(ctx, links, errs); return nil })
+	err := within.Path(netns, func(ns.NetNS) error { removeHere(ctx, links, errs); return nil })
 	var gone ns.NSPathNotExistErr
 	if errors.As(err, &gone) {
 		return nil
@@ -83,7 +86,7 @@ func removeHere(ctx context.Context, links []ownedLink, errs []error) {
 }
 
 func removeOne(name string) error {
-	found, err := existing([]string{name})
+	found, err := links.Existing([]string{name})
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -94,12 +97,12 @@ func removeOne(name string) error {
 }
 
 // removeTogether removes links with one request.
-func removeTogether(links []ownedLink) error {
+func removeTogether(owned []ownedLink) error {
 	var names []string
-	for _, l := range links {
+	for _, l := range owned {
 		names = append(names, l.name)
 	}
-	found, err := existing(names)
+	found, err := links.Existing(names)
 	switch {
 	case err != nil || len(found) == 0:
 		return err

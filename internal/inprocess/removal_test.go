@@ -13,6 +13,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -25,13 +27,13 @@ func TestRootRemoveGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netns.Close() })
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		for _, name := range []string{"one", "two", "other"} {
 			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
 				return err
 			}
 		}
-		found, err := existing([]string{"one", "two", "missing"})
+		found, err := links.Existing([]string{"one", "two", "missing"})
 		if err != nil {
 			return err
 		}
@@ -45,13 +47,13 @@ func TestRootRemoveGroup(t *testing.T) {
 		if err := removeGroup(found, group); err == nil || !strings.Contains(err.Error(), `"other"`) {
 			t.Errorf("the removal of a group with another link gives %v", err)
 		}
-		if left, err := existing([]string{"one", "two", "other"}); err != nil || len(left) != 3 {
+		if left, err := links.Existing([]string{"one", "two", "other"}); err != nil || len(left) != 3 {
 			t.Errorf("%d links are left: %v", len(left), err)
 		}
 		if err := removeGroup(found, group+1); err != nil {
 			t.Error(err)
 		}
-		if left, err := existing([]string{"one", "two", "other"}); err != nil || len(left) != 1 {
+		if left, err := links.Existing([]string{"one", "two", "other"}); err != nil || len(left) != 1 {
 			t.Errorf("%d links are left, want one: %v", len(left), err)
 		}
 		return nil
@@ -72,7 +74,7 @@ func TestRootUnremovableLinkBesideAnother(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = netns.Close() })
 	path := fmt.Sprintf("/proc/self/fd/%d", netns.Fd()) // its own path is that of a thread, which has left it
-	err = within(netns, func(ns.NetNS) error {
+	err = within.Namespace(netns, func(ns.NetNS) error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
@@ -93,8 +95,8 @@ func TestRootUnremovableLinkBesideAnother(t *testing.T) {
 	if errs[1] == nil || !strings.Contains(errs[1].Error(), `"stays-1"`) {
 		t.Errorf("the removal of stays-1 gives %v, want an error that names it", errs[1])
 	}
-	_ = within(netns, func(ns.NetNS) error {
-		if left, err := existing([]string{"gone-1", "stays-1"}); err != nil || len(left) != 1 {
+	_ = within.Namespace(netns, func(ns.NetNS) error {
+		if left, err := links.Existing([]string{"gone-1", "stays-1"}); err != nil || len(left) != 1 {
 			t.Errorf("%d links are left, want stays-1: %v", len(left), err)
 		}
 		return nil

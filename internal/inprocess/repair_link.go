@@ -15,6 +15,10 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // insideRepair is how the interface inside a namespace is repaired.
@@ -29,13 +33,13 @@ type insideRepair struct {
 
 // repairInside repairs the interface inside the namespace, with its addresses and routes.
 func repairInside(c *call, result *current.Result, how insideRepair) error {
-	return withinPath(c.netns, func(ns.NetNS) error {
-		link, err := findLink(c.ifName)
+	return within.Path(c.netns, func(ns.NetNS) error {
+		link, err := links.Find(c.ifName)
 		if err != nil {
 			return err
 		}
 		if link == nil || link.Type() != how.kind {
-			c.repair.gone("interface %s in the namespace", c.ifName)
+			c.repair.Gone("interface %s in the namespace", c.ifName)
 			return nil
 		}
 		return repairFound(c, link, result, how)
@@ -50,7 +54,7 @@ func repairFound(c *call, link netlink.Link, result *current.Result, how insideR
 	isPort := link.Attrs().MasterIndex != 0
 	if hasMAC(c, link, result) && len(lacking) == 0 {
 		if isPort { // its routes are on the bridge
-			return ensureUp(c.repair, link)
+			return remedy.EnsureUp(c.repair, link)
 		}
 	} else if err := refuseMoved(c, link, result); err != nil {
 		return err
@@ -61,7 +65,7 @@ func repairFound(c *call, link netlink.Link, result *current.Result, how insideR
 			return err
 		}
 	}
-	if err := errors.Join(ensureMAC(c, link, result), ensureUp(c.repair, link), ensureAddresses(c, link, lacking)); err != nil {
+	if err := errors.Join(ensureMAC(c, link, result), remedy.EnsureUp(c.repair, link), ensureAddresses(c, link, lacking)); err != nil {
 		return err
 	}
 	if !c.repair.DryRun && (down || len(lacking) > 0) {
@@ -76,7 +80,7 @@ func repairFound(c *call, link netlink.Link, result *current.Result, how insideR
 // runs a virtual machine: to another link of the namespace, or to what is behind a bridge there.
 func refuseMoved(c *call, link netlink.Link, result *current.Result) error {
 	if master := link.Attrs().MasterIndex; master != 0 {
-		return fmt.Errorf("%s is a port of %s, and something of it is missing: a task has moved it, so nothing inside is repaired", c.ifName, linkName(master))
+		return fmt.Errorf("%s is a port of %s, and something of it is missing: a task has moved it, so nothing inside is repaired", c.ifName, links.NameOf(master))
 	}
 	links, err := netlinksafe.LinkList()
 	if err != nil {
@@ -110,7 +114,7 @@ func skipSearch(c *call, link netlink.Link, result *current.Result) error {
 		return err
 	}
 	for _, address := range ownAddresses(c, result) {
-		if !isIPv4(address.Address.IP) && hasAddress(present, address.Address) {
+		if !links.IsIPv4(address.Address.IP) && links.HasAddress(present, address.Address) {
 			if err := netlink.AddrReplace(link, unsearched(address.Address)); err != nil {
 				return fmt.Errorf("address %s of %s: %w", address.Address.String(), c.ifName, err)
 			}
@@ -124,7 +128,7 @@ func skipSearch(c *call, link netlink.Link, result *current.Result) error {
 // of addresses that a task adds, and needs no restoration.
 func unsearched(address net.IPNet) *netlink.Addr {
 	a := &netlink.Addr{IPNet: &address}
-	if !isIPv4(address.IP) {
+	if !links.IsIPv4(address.IP) {
 		a.Flags = unix.IFA_F_NODAD
 	}
 	return a
@@ -147,7 +151,7 @@ func awaitAccepted(c *call, link netlink.Link, result *current.Result) error {
 			return err
 		}
 		tentative := slices.DeleteFunc(present, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_TENTATIVE == 0 })
-		isOwn := func(address *current.IPConfig) bool { return hasAddress(tentative, address.Address) }
+		isOwn := func(address *current.IPConfig) bool { return links.HasAddress(tentative, address.Address) }
 		if now.Attrs().RawFlags&unix.IFF_LOWER_UP == 0 || !slices.ContainsFunc(ownAddresses(c, result), isOwn) {
 			return nil
 		}
@@ -162,13 +166,13 @@ func ensureMAC(c *call, link netlink.Link, result *current.Result) error {
 	}
 	recorded := find(result, c.ifName, c.netns)
 	what := fmt.Sprintf("MAC of %s is %s, was set up as %s", c.ifName, link.Attrs().HardwareAddr, recorded.Mac)
-	return c.repair.ensure(what, func() error { return setMAC(link, recorded.Mac) })
+	return c.repair.Ensure(what, func() error { return links.SetMAC(link, recorded.Mac) })
 }
 
 // hasMAC tells whether a link has the MAC of the interface in the result, which may have none.
 func hasMAC(c *call, link netlink.Link, result *current.Result) bool {
 	recorded := find(result, c.ifName, c.netns)
-	return recorded == nil || compareMAC(link, recorded) == nil
+	return recorded == nil || links.CompareMAC(link, recorded) == nil
 }
 
 // own returns the addresses of a result that the interface has.
@@ -188,7 +192,7 @@ func lacking(c *call, link netlink.Link, result *current.Result) ([]net.IPNet, e
 	}
 	var lacking []net.IPNet
 	for _, address := range ownAddresses(c, result) {
-		if !hasAddress(present, address.Address) && (isIPv4(address.Address.IP) || !isIPv6Off(c)) {
+		if !links.HasAddress(present, address.Address) && (links.IsIPv4(address.Address.IP) || !isIPv6Off(c)) {
 			lacking = append(lacking, address.Address)
 		}
 	}
@@ -199,7 +203,7 @@ func ensureAddresses(c *call, link netlink.Link, lacking []net.IPNet) error {
 	var errs []error
 	for _, address := range lacking {
 		what := fmt.Sprintf("address %s of %s", address.String(), c.ifName)
-		errs = append(errs, c.repair.ensure(what, func() error { return addAddress(c, link, address) }))
+		errs = append(errs, c.repair.Ensure(what, func() error { return addAddress(c, link, address) }))
 	}
 	return errors.Join(errs...)
 }
@@ -212,7 +216,7 @@ func isIPv6Off(c *call) bool {
 
 // addAddress gives the interface an address, as package ipam of the reference plugins does.
 func addAddress(c *call, link netlink.Link, address net.IPNet) error {
-	if !isIPv4(address.IP) {
+	if !links.IsIPv4(address.IP) {
 		if err := c.sysctls.Set("net/ipv6/conf/"+c.ifName+"/keep_addr_on_down", "1"); err != nil {
 			return err
 		}

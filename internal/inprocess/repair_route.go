@@ -13,6 +13,9 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 )
 
 // ensureRoutes gives the interface the routes that it lacks: those to the networks of its
@@ -25,14 +28,14 @@ func ensureRoutes(c *call, link netlink.Link, result *current.Result, how inside
 			tables = append(tables, *route.Table)
 		}
 	}
-	present, err := routesOf(link, tables...)
+	present, err := links.RoutesOf(link, tables...)
 	if err != nil {
 		return err
 	}
 	ipv6Off := isIPv6Off(c)
 	if how.direct {
 		for _, address := range ownAddresses(c, result) {
-			if ipv6Off && !isIPv4(address.Address.IP) {
+			if ipv6Off && !links.IsIPv4(address.Address.IP) {
 				continue
 			}
 			if err := ensureDirect(c.repair, link, present, address.Address); err != nil {
@@ -46,7 +49,7 @@ func ensureRoutes(c *call, link netlink.Link, result *current.Result, how inside
 		}
 	}
 	for _, route := range result.Routes {
-		if ipv6Off && !isIPv4(route.Dst.IP) {
+		if ipv6Off && !links.IsIPv4(route.Dst.IP) {
 			continue
 		}
 		if err := ensureUnopposed(c.repair, link, present, routeOf(c, link, route, result)); err != nil {
@@ -58,23 +61,23 @@ func ensureRoutes(c *call, link netlink.Link, result *current.Result, how inside
 
 // ensureUnopposed makes a route unless there is another one to the same destination: a task has
 // replaced it by that of a tunnel, for example, and packets must not take both.
-func ensureUnopposed(r *Repair, link netlink.Link, present []netlink.Route, route netlink.Route) error {
-	if hasRoute(present, route) {
+func ensureUnopposed(r *remedy.Repair, link netlink.Link, present []netlink.Route, route netlink.Route) error {
+	if links.HasRoute(present, route) {
 		return nil
 	}
-	all, err := routesThrough(0, tableOf(route))
+	all, err := links.RoutesThrough(0, links.TableOf(route))
 	if err != nil {
 		return err
 	}
 	for _, other := range all {
-		if isIPv4(route.Dst.IP) != (other.Family == netlink.FAMILY_V4) || destination(other.Dst, other.Family) != destination(route.Dst, other.Family) {
+		if links.IsIPv4(route.Dst.IP) != (other.Family == netlink.FAMILY_V4) || links.Destination(other.Dst, other.Family) != links.Destination(route.Dst, other.Family) {
 			continue
 		}
 		if slices.ContainsFunc(other.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == route.LinkIndex && hop.Gw.Equal(route.Gw) }) {
 			return nil
 		}
 		if other.LinkIndex != route.LinkIndex || !other.Gw.Equal(route.Gw) {
-			return fmt.Errorf("%s is missing, and there is another one, %s: remove one of them", routeText(link, route), hopText(other))
+			return fmt.Errorf("%s is missing, and there is another one, %s: remove one of them", links.RouteText(link, route), hopText(other))
 		}
 	}
 	return ensureRoute(r, link, present, route)
@@ -89,22 +92,22 @@ func hopText(route netlink.Route) string {
 	if route.Gw != nil {
 		text = "via " + route.Gw.String() + " "
 	}
-	return text + "dev " + linkName(route.LinkIndex)
+	return text + "dev " + links.NameOf(route.LinkIndex)
 }
 
 // ensureDirect makes the route to the network of an address that the kernel makes with it. One that is there may have
 // any metric: an operator chooses it with the address.
-func ensureDirect(r *Repair, link netlink.Link, present []netlink.Route, address net.IPNet) error {
+func ensureDirect(r *remedy.Repair, link netlink.Link, present []netlink.Route, address net.IPNet) error {
 	ones, bits := address.Mask.Size()
 	if ones == bits {
 		return nil
 	}
 	network := &net.IPNet{IP: address.IP.Mask(address.Mask), Mask: address.Mask}
 	route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: network, Protocol: unix.RTPROT_KERNEL}
-	if hasRoute(present, route) {
+	if links.HasRoute(present, route) {
 		return nil
 	}
-	if isIPv4(address.IP) {
+	if links.IsIPv4(address.IP) {
 		route.Scope, route.Src = netlink.SCOPE_LINK, address.IP
 	} else {
 		route.Priority = directMetric
@@ -119,7 +122,7 @@ const directMetric = 256
 func routeOf(c *call, link netlink.Link, r *types.Route, result *current.Result) netlink.Route {
 	route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: &r.Dst, Gw: r.GW, Priority: r.Priority}
 	for _, address := range ownAddresses(c, result) {
-		if route.Gw == nil && address.Gateway != nil && isIPv4(address.Gateway) == isIPv4(r.Dst.IP) {
+		if route.Gw == nil && address.Gateway != nil && links.IsIPv4(address.Gateway) == links.IsIPv4(r.Dst.IP) {
 			route.Gw = address.Gateway
 		}
 	}
@@ -133,11 +136,11 @@ func routeOf(c *call, link netlink.Link, r *types.Route, result *current.Result)
 }
 
 // ensureRoute makes a route unless there is one to the same destination by the same gateway.
-func ensureRoute(r *Repair, link netlink.Link, present []netlink.Route, route netlink.Route) error {
-	if hasRoute(present, route) {
+func ensureRoute(r *remedy.Repair, link netlink.Link, present []netlink.Route, route netlink.Route) error {
+	if links.HasRoute(present, route) {
 		return nil
 	}
-	return r.ensure(routeText(link, route), func() error {
+	return r.Ensure(links.RouteText(link, route), func() error {
 		err := netlink.RouteAddEcmp(&route)
 		if errors.Is(err, unix.EEXIST) { // without its source, or the kernel made it with the link or the address
 			return netlink.RouteReplace(&route)

@@ -10,6 +10,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 )
 
 // TestDirectRouteWithAnotherMetric: the metric of the route to an address's network is the operator's, in both families.
@@ -21,17 +24,17 @@ func TestDirectRouteWithAnotherMetric(t *testing.T) {
 			t.Fatal(err)
 		}
 		family := netlink.FAMILY_V6
-		if isIPv4(ip) {
+		if links.IsIPv4(ip) {
 			family = netlink.FAMILY_V4
 		}
 		for _, metric := range []int{0, 50, directMetric, 1024} {
 			present := []netlink.Route{{LinkIndex: 2, Table: unix.RT_TABLE_MAIN, Dst: network, Priority: metric, Family: family}}
-			r := &Repair{DryRun: true}
+			r := &remedy.Repair{DryRun: true}
 			if err := ensureDirect(r, link, present, net.IPNet{IP: ip, Mask: network.Mask}); err != nil || r.Found() {
 				t.Errorf("%s with metric %d: %v, %v", text, metric, r.Missing, err)
 			}
 		}
-		r := &Repair{DryRun: true}
+		r := &remedy.Repair{DryRun: true}
 		if err := ensureDirect(r, link, nil, net.IPNet{IP: ip, Mask: network.Mask}); err != nil || len(r.Missing) != 1 {
 			t.Errorf("%s without a route: %v, %v", text, r.Missing, err)
 		}

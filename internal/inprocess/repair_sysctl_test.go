@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -29,8 +31,8 @@ func TestRootParametersAreComparedByValue(t *testing.T) {
 	} {
 		for _, value := range test.values {
 			t.Run(key+"="+value, func(t *testing.T) {
-				inNewNamespace(t, func() error {
-					c := &call{ifName: "eth0", repair: &Repair{DryRun: true}}
+				netnstest.Run(t, func() error {
+					c := &call{ifName: "eth0", repair: &remedy.Repair{DryRun: true}}
 					defer c.sysctls.Close()
 					if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}); err != nil {
 						return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -19,7 +20,7 @@ type ruleSet struct {
 	// translations are those that a repair adds.
 	translations []translation
 	// repair is whose rules are added only if they are missing; nil for other verbs than CHECK.
-	repair *Repair
+	repair *remedy.Repair
 }
 
 // add adds rules.

@@ -19,6 +19,8 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
+
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // tuningConfig is the configuration of the tuning plugin.
@@ -116,7 +118,7 @@ func addTuning(c *call) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := withinPath(c.netns, func(ns.NetNS) error { return conf.apply(c) }); err != nil {
+	if err := within.Path(c.netns, func(ns.NetNS) error { return conf.apply(c) }); err != nil {
 		return nil, err
 	}
 	for _, i := range result.Interfaces {
@@ -180,7 +182,7 @@ func checkTuning(c *call) error {
 	if _, err := c.requirePrevResult(); err != nil {
 		return err
 	}
-	return withinPath(c.netns, func(ns.NetNS) error { return conf.check(c) })
+	return within.Path(c.netns, func(ns.NetNS) error { return conf.check(c) })
 }
 
 // check compares the settings with the kernel's.

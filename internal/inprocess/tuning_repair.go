@@ -9,6 +9,10 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // repairTuning repairs the parameters and the settings of the link. What the configuration
@@ -18,8 +22,8 @@ func repairTuning(c *call) error {
 	if err != nil {
 		return err
 	}
-	return withinPath(c.netns, func(ns.NetNS) error {
-		link, err := findLink(c.ifName)
+	return within.Path(c.netns, func(ns.NetNS) error {
+		link, err := links.Find(c.ifName)
 		if err != nil || link == nil {
 			return err
 		}
@@ -40,11 +44,11 @@ func (conf *tuningConfig) repairSysctls(c *call) error {
 }
 
 // repair makes each setting that the link does not have.
-func (s linkSettings) repair(r *Repair, link netlink.Link) error {
+func (s linkSettings) repair(r *remedy.Repair, link netlink.Link) error {
 	var errs []error
 	for _, one := range s.each() {
 		if err := one.compare(link); err != nil {
-			errs = append(errs, r.ensure(err.Error(), func() error { return one.apply(link) }))
+			errs = append(errs, r.Ensure(err.Error(), func() error { return one.apply(link) }))
 		}
 	}
 	return errors.Join(errs...)

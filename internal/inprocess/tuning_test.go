@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -100,14 +101,14 @@ func TestRootSettingsAreRestored(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = netns.Close() })
 	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1450}}
-	if err := within(netns, func(ns.NetNS) error { return netlink.LinkAdd(link) }); err != nil {
+	if err := within.Namespace(netns, func(ns.NetNS) error { return netlink.LinkAdd(link) }); err != nil {
 		t.Fatal(err)
 	}
 	c := &call{containerID: "c", ifName: "eth0", netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), config: fmt.Appendf(nil,
 		`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q, "mtu": 1400, "prevResult": {"cniVersion": "1.0.0"}}`, t.TempDir())}
 	requireMTU := func(want int) {
 		t.Helper()
-		err := within(netns, func(ns.NetNS) error {
+		err := within.Namespace(netns, func(ns.NetNS) error {
 			got, err := netlink.LinkByName("eth0")
 			if err == nil && got.Attrs().MTU != want {
 				t.Errorf("the MTU is %d, want %d", got.Attrs().MTU, want)
@@ -189,7 +190,7 @@ func TestRootSettingIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netns.Close() })
-	if err := within(netns, func(ns.NetNS) error {
+	if err := within.Namespace(netns, func(ns.NetNS) error {
 		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
 	}); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,9 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // addVeth makes a veth pair: the interface of the attachment, with a MAC, a random one if it is empty, and
@@ -22,12 +25,12 @@ func addVeth(c *call, netns ns.NetNS, mtu int, mac string) (host, inside netlink
 		}
 	}
 	var veth *netlink.Veth
-	err = within(netns, func(hostNS ns.NetNS) error {
-		veth = newVeth(c.ifName, mtu, hostNS)
+	err = within.Namespace(netns, func(hostNS ns.NetNS) error {
+		veth = links.NewVeth(c.ifName, mtu, hostNS)
 		if own != nil {
 			veth.HardwareAddr = own
 		}
-		inside, err = makeVeth(veth)
+		inside, err = links.MakeVeth(veth)
 		return err
 	})
 	if err != nil {

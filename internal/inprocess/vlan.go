@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -120,9 +121,9 @@ func (conf *bridgeConfig) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, 
 		return nil, fmt.Errorf("failed to find host namespace: %w", err)
 	}
 	defer host.Close() //nolint:errcheck // read only
-	veth := newVeth(name, bridge.MTU, host)
+	veth := links.NewVeth(name, bridge.MTU, host)
 	veth.Group = netns.LinkGroup
-	if _, err := makeVeth(veth); err != nil {
+	if _, err := links.MakeVeth(veth); err != nil {
 		return nil, err
 	}
 	port, err := netlinksafe.LinkByName(veth.PeerName)
@@ -136,7 +137,7 @@ func (conf *bridgeConfig) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, 
 	if err := plain.connect(bridge, port, conf.VLAN, nil); err != nil {
 		return nil, fmt.Errorf("failed to create vlan gateway %q: %w", name, err)
 	}
-	if err := setUp(name); err != nil {
+	if err := links.SetUp(name); err != nil {
 		return nil, err
 	}
 	return netlinksafe.LinkByName(name)

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package links
 
 import (
 	"errors"
@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newVeth returns a pair to be made, with a name for the end of the caller's namespace.
-func newVeth(name string, mtu int, peerNS ns.NetNS) *netlink.Veth {
+// NewVeth returns a pair to be made, with a name for the end of the caller's namespace.
+func NewVeth(name string, mtu int, peerNS ns.NetNS) *netlink.Veth {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, newMAC()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, NewMAC()
 	return &netlink.Veth{LinkAttrs: attrs, PeerHardwareAddr: newPortMAC(), PeerNamespace: netlink.NsFd(int(peerNS.Fd()))}
 }
 
 // peerNames is how many random names are tried.
 const peerNames = 10
 
-// makeVeth makes the pair, and returns the end of this namespace with what the kernel has
+// MakeVeth makes the pair, and returns the end of this namespace with what the kernel has
 // chosen for it.
-func makeVeth(veth *netlink.Veth) (netlink.Link, error) {
+func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
 	for range peerNames {
 		name, err := ip.RandomVethName()
 		if err != nil {

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package links
 
 import (
 	"cmp"
@@ -18,13 +18,13 @@ import (
 // maxRoutes is how many routes of a table are compared: a task may make any number.
 const maxRoutes = 20_000
 
-// routesOf returns the routes of tables through a link.
-func routesOf(link netlink.Link, tables ...int) ([]netlink.Route, error) {
-	return routesThrough(link.Attrs().Index, tables...)
+// RoutesOf returns the routes of tables through a link.
+func RoutesOf(link netlink.Link, tables ...int) ([]netlink.Route, error) {
+	return RoutesThrough(link.Attrs().Index, tables...)
 }
 
-// routesThrough returns the routes of tables through a link, or with index 0 through any.
-func routesThrough(index int, tables ...int) (all []netlink.Route, err error) {
+// RoutesThrough returns the routes of tables through a link, or with index 0 through any.
+func RoutesThrough(index int, tables ...int) (all []netlink.Route, err error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
@@ -46,23 +46,24 @@ func routesThrough(index int, tables ...int) (all []netlink.Route, err error) {
 	return all, nil
 }
 
-func hasRoute(present []netlink.Route, route netlink.Route) bool {
-	return slices.ContainsFunc(present, func(other netlink.Route) bool { return sameRoute(other, route) })
+// HasRoute tells whether one of the routes is the same; see SameRoute.
+func HasRoute(present []netlink.Route, route netlink.Route) bool {
+	return slices.ContainsFunc(present, func(other netlink.Route) bool { return SameRoute(other, route) })
 }
 
-// tableOf is the table that the kernel puts a route into.
-func tableOf(route netlink.Route) int { return cmp.Or(route.Table, unix.RT_TABLE_MAIN) }
+// TableOf is the table that the kernel puts a route into.
+func TableOf(route netlink.Route) int { return cmp.Or(route.Table, unix.RT_TABLE_MAIN) }
 
-// sameRoute compares what makes packets take a route, and the source that it gives them. Results
+// SameRoute compares what makes packets take a route, and the source that it gives them. Results
 // leave out the rest; the kernel gives its own routes the source that it prefers.
-func sameRoute(present, route netlink.Route) bool {
+func SameRoute(present, route netlink.Route) bool {
 	sameSource := route.Src == nil || route.Protocol == unix.RTPROT_KERNEL || route.Src.Equal(present.Src)
-	return present.Table == tableOf(route) && present.Gw.Equal(route.Gw) && sameSource &&
-		(route.Priority == 0 || present.Priority == route.Priority) && destination(present.Dst, present.Family) == destination(route.Dst, present.Family)
+	return present.Table == TableOf(route) && present.Gw.Equal(route.Gw) && sameSource &&
+		(route.Priority == 0 || present.Priority == route.Priority) && Destination(present.Dst, present.Family) == Destination(route.Dst, present.Family)
 }
 
-// destination returns a network as text. Lists of routes may have nil for a default route.
-func destination(network *net.IPNet, family int) string {
+// Destination returns a network as text. Lists of routes may have nil for a default route.
+func Destination(network *net.IPNet, family int) string {
 	switch {
 	case network != nil:
 		ones, _ := network.Mask.Size()
@@ -73,8 +74,9 @@ func destination(network *net.IPNet, family int) string {
 	return "0.0.0.0/0"
 }
 
-func routeText(link netlink.Link, route netlink.Route) string {
-	text := "route to " + destination(route.Dst, netlink.FAMILY_V4)
+// RouteText is what people read of a route that a link has to have.
+func RouteText(link netlink.Link, route netlink.Route) string {
+	text := "route to " + Destination(route.Dst, netlink.FAMILY_V4)
 	if ones, _ := route.Dst.Mask.Size(); ones == 0 {
 		text = "default route"
 	}

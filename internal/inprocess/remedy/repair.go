@@ -1,7 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+// Package remedy has what CHECK of a chain that repairs finds missing of an attachment, and makes.
+package remedy
 
 import (
 	"errors"
@@ -29,8 +30,8 @@ type Repair struct {
 // Found tells whether there was anything to repair.
 func (r *Repair) Found() bool { return len(r.Missing)+len(r.Unrepairable) > 0 || r.Err != nil }
 
-// ensure notes what is missing, and makes it unless nothing is to be made.
-func (r *Repair) ensure(what string, make func() error) error {
+// Ensure notes what is missing, and makes it unless nothing is to be made.
+func (r *Repair) Ensure(what string, make func() error) error {
 	r.Missing = append(r.Missing, what)
 	if r.DryRun {
 		return nil
@@ -41,18 +42,18 @@ func (r *Repair) ensure(what string, make func() error) error {
 	return nil
 }
 
-// fail keeps all errors.
-func (r *Repair) fail(err error) { r.Err = errors.Join(r.Err, err) }
+// Fail keeps all errors.
+func (r *Repair) Fail(err error) { r.Err = errors.Join(r.Err, err) }
 
-// gone notes what only DEL and ADD bring back.
-func (r *Repair) gone(format string, a ...any) {
+// Gone notes what only DEL and ADD bring back.
+func (r *Repair) Gone(format string, a ...any) {
 	r.Unrepairable = append(r.Unrepairable, fmt.Sprintf(format, a...))
 }
 
-// ensureUp sets a link up if it is down.
-func ensureUp(r *Repair, link netlink.Link) error {
+// EnsureUp sets a link up if it is down.
+func EnsureUp(r *Repair, link netlink.Link) error {
 	if link.Attrs().Flags&net.FlagUp != 0 {
 		return nil
 	}
-	return r.ensure("interface "+link.Attrs().Name+" is down", func() error { return netlink.LinkSetUp(link) })
+	return r.Ensure("interface "+link.Attrs().Name+" is down", func() error { return netlink.LinkSetUp(link) })
 }

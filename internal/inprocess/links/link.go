@@ -1,7 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+// Package links has links of the kernel, their addresses and routes, as plugins make, compare and repair
+// them. All functions are about the network namespace of the calling thread.
+package links
 
 import (
 	"errors"
@@ -14,9 +16,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// existing returns the links of this namespace that have one of the names. The kernel also finds those that have it
+// Existing returns the links of this namespace that have one of the names. The kernel also finds those that have it
 // as an alternative name: they are others.
-func existing(names []string) ([]netlink.Link, error) {
+func Existing(names []string) ([]netlink.Link, error) {
 	var found []netlink.Link
 	for _, name := range names {
 		link, err := netlinksafe.LinkByName(name)
@@ -34,16 +36,17 @@ func existing(names []string) ([]netlink.Link, error) {
 	return found, nil
 }
 
-// findLink returns a link of this namespace; nil if there is none of that name.
-func findLink(name string) (netlink.Link, error) {
-	found, err := existing([]string{name})
+// Find returns a link of this namespace; nil if there is none of that name.
+func Find(name string) (netlink.Link, error) {
+	found, err := Existing([]string{name})
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	return found[0], nil
 }
 
-func setUp(name string) error {
+// SetUp sets a link up. That it is up is no error, that there is none is one.
+func SetUp(name string) error {
 	link, err := netlinksafe.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("failed to retrieve link: %w", err)
@@ -54,8 +57,8 @@ func setUp(name string) error {
 	return nil
 }
 
-// linkName returns the name of a link of this namespace, or its index if it is gone.
-func linkName(index int) string {
+// NameOf returns the name of a link of this namespace, or its index if it is gone.
+func NameOf(index int) string {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {
 		return fmt.Sprintf("interface %d", index)
@@ -63,7 +66,8 @@ func linkName(index int) string {
 	return link.Attrs().Name
 }
 
-func setMAC(link netlink.Link, text string) error {
+// SetMAC gives a link a MAC, written in any form of net.ParseMAC.
+func SetMAC(link netlink.Link, text string) error {
 	mac, err := net.ParseMAC(text)
 	if err != nil {
 		return fmt.Errorf("invalid args %v for MAC addr: %w", text, err)
@@ -71,13 +75,14 @@ func setMAC(link netlink.Link, text string) error {
 	return netlink.LinkSetHardwareAddr(link, mac)
 }
 
-// interfaceOf returns a link as results have it; one of the host has no sandbox.
-func interfaceOf(link netlink.Link, sandbox string) *current.Interface {
+// Interface returns a link as results have it; one of the host has no sandbox.
+func Interface(link netlink.Link, sandbox string) *current.Interface {
 	attrs := link.Attrs()
 	return &current.Interface{Name: attrs.Name, Mac: attrs.HardwareAddr.String(), Sandbox: sandbox}
 }
 
-func compareMAC(link netlink.Link, recorded *current.Interface) error {
+// CompareMAC requires that a link has the MAC that a result has for it, which may be empty.
+func CompareMAC(link netlink.Link, recorded *current.Interface) error {
 	mac := link.Attrs().HardwareAddr.String()
 	if recorded.Mac != "" && !strings.EqualFold(recorded.Mac, mac) {
 		return fmt.Errorf("interface %s has MAC %s, was set up with %s", recorded.Name, mac, recorded.Mac)
@@ -85,5 +90,5 @@ func compareMAC(link netlink.Link, recorded *current.Interface) error {
 	return nil
 }
 
-// maxNameLength is the length of the longest name of a link.
-const maxNameLength = 15
+// MaxNameLength is the length of the longest name of a link.
+const MaxNameLength = 15

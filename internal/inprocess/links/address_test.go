@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package links
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
@@ -19,7 +20,7 @@ import (
 // TestRootIPv6IsOff: the kernel says "permission denied", the error what would be right.
 func TestRootIPv6IsOff(t *testing.T) {
 	roottest.Require(t)
-	inNewNamespace(t, func() error {
+	netnstest.Run(t, func() error {
 		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
 		var sysctls sysctl.Tree
 		defer sysctls.Close()
@@ -27,10 +28,10 @@ func TestRootIPv6IsOff(t *testing.T) {
 			return err
 		}
 		v4, v6 := &net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(24, 32)}, &net.IPNet{IP: net.ParseIP("2001:db8::1"), Mask: net.CIDRMask(64, 128)}
-		if err := addHostAddress(link, v4); err != nil {
+		if err := AddHostAddress(link, v4); err != nil {
 			t.Errorf("IPv4: %v", err)
 		}
-		if err := addHostAddress(link, v6); !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "net.ipv6.conf.br0.disable_ipv6=0") {
+		if err := AddHostAddress(link, v6); !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "net.ipv6.conf.br0.disable_ipv6=0") {
 			t.Errorf("IPv6: %v", err)
 		}
 		return nil

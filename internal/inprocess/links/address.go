@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package links
 
 import (
 	"errors"
@@ -16,26 +16,27 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// isIPv4 tells the family of an address.
-func isIPv4(ip net.IP) bool { return ip.To4() != nil }
+// IsIPv4 tells the family of an address.
+func IsIPv4(ip net.IP) bool { return ip.To4() != nil }
 
-// hostNetwork returns the network that has only one address.
-func hostNetwork(ip net.IP) net.IPNet {
+// HostNetwork returns the network that has only one address.
+func HostNetwork(ip net.IP) net.IPNet {
 	bits := 8 * len(netfilter.IPBytes(ip))
 	return net.IPNet{IP: ip, Mask: net.CIDRMask(bits, bits)}
 }
 
-// addHostAddress gives an address to a link of the host.
-func addHostAddress(link netlink.Link, address *net.IPNet) error {
+// AddHostAddress gives an address to a link of the host. The error is EEXIST if the link has it.
+func AddHostAddress(link netlink.Link, address *net.IPNet) error {
 	err := netlink.AddrAdd(link, &netlink.Addr{IPNet: address})
-	if errors.Is(err, unix.EACCES) && !isIPv4(address.IP) {
+	if errors.Is(err, unix.EACCES) && !IsIPv4(address.IP) {
 		name := link.Attrs().Name
 		return fmt.Errorf("%w: IPv6 is switched off on %s of the host: switch it on (sysctl net.ipv6.conf.%s.disable_ipv6=0, and net.ipv6.conf.default.disable_ipv6=0 for new ones), or remove the network's IPv6 addresses", err, name, name)
 	}
 	return err
 }
 
-func globalAddresses(link netlink.Link) ([]net.IPNet, error) {
+// GlobalAddresses returns the addresses of a link, of both families, but for those of the link alone.
+func GlobalAddresses(link netlink.Link) ([]net.IPNet, error) {
 	found, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
@@ -49,6 +50,7 @@ func globalAddresses(link netlink.Link) ([]net.IPNet, error) {
 	return addresses, nil
 }
 
-func hasAddress(present []netlink.Addr, address net.IPNet) bool {
+// HasAddress tells whether an address is present with the same length of its prefix.
+func HasAddress(present []netlink.Addr, address net.IPNet) bool {
 	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })
 }

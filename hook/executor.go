@@ -19,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -56,7 +57,7 @@ type InProcess interface {
 	// KeepAdvertised has the host go on with what it has from router advertisements when it forwards IPv6.
 	KeepAdvertised() error
 	// ListRules returns the rules that a chain which repairs has left.
-	ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error)
+	ListRules(ctx context.Context, changes *inprocess.Changes) ([]rules.Listed, error)
 }
 
 // Chain executes the plugins of one network for one verb.
@@ -81,7 +82,7 @@ func (executor) Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*
 }
 
 func (x executor) Chain(iptables string) Chain {
-	return &inprocess.Chain{Connect: x.connect, IPTables: inprocess.IPTables(iptables)}
+	return &inprocess.Chain{Connect: x.connect, IPTables: rules.Kind(iptables)}
 }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error {
@@ -89,7 +90,7 @@ func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.
 }
 
 func (x executor) RepairChain(r *remedy.Repair, iptables string) Chain {
-	return &inprocess.Chain{Connect: x.connect, Repair: r, IPTables: inprocess.IPTables(iptables)}
+	return &inprocess.Chain{Connect: x.connect, Repair: r, IPTables: rules.Kind(iptables)}
 }
 
 func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes) {
@@ -100,7 +101,7 @@ func (executor) GuardLoopback(ctx context.Context) error { return inprocess.Guar
 
 func (executor) KeepAdvertised() error { return inprocess.KeepAdvertised() }
 
-func (executor) ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
+func (executor) ListRules(ctx context.Context, changes *inprocess.Changes) ([]rules.Listed, error) {
 	return inprocess.ListRules(ctx, changes)
 }
 

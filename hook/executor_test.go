@@ -19,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -80,14 +81,14 @@ func (f fakeInProcess) KeepAdvertised() error {
 }
 
 // ListRules has what CHECK of the chain finds missing for a rule that is not there.
-func (f fakeInProcess) ListRules(_ context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
+func (f fakeInProcess) ListRules(_ context.Context, changes *inprocess.Changes) ([]rules.Listed, error) {
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
-	var rules []inprocess.Rule
+	var list []rules.Listed
 	for _, what := range f.world.chains[changes].repair.Missing {
-		rules = append(rules, inprocess.Rule{Program: "iptables", Table: "nat", Chain: "POSTROUTING", Text: what})
+		list = append(list, rules.Listed{Program: "iptables", Table: "nat", Chain: "POSTROUTING", Text: what})
 	}
-	return rules, nil
+	return list, nil
 }
 
 type fakeChain struct {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -85,4 +85,4 @@ func (kernelHost) RestoreBridge(name, acceptRA string) error {
 }
 
 // IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.
-func IPTables() string { return string(inprocess.CurrentIPTables()) }
+func IPTables() string { return string(rules.CurrentKind()) }

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
@@ -28,7 +29,7 @@ type Chain struct {
 	// Repair is what CHECK finds missing and makes. Nil: CHECK only looks.
 	Repair *remedy.Repair
 	// IPTables is which iptables makes the rules, or has made them. Empty: that of the host.
-	IPTables IPTables
+	IPTables rules.Kind
 
 	changes Changes
 }
@@ -84,7 +85,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	if err != nil {
 		return nil, err
 	}
-	c.changes.rules.iptables, c.changes.rules.repair = c.IPTables, c.Repair
+	c.changes.rules.Kind, c.changes.rules.Repair = c.IPTables, c.Repair
 	call.changes, call.connect, call.repair = &c.changes, c.Connect, c.Repair
 	defer call.sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]

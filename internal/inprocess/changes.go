@@ -11,13 +11,14 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // Changes are what a chain leaves to be committed: rules to add or to remove, links to remove,
 // and leases to release. The zero value has none.
 type Changes struct {
-	rules ruleSet
+	rules rules.Set
 	links []link
 	// leases release addresses when the links that have them, and the rules of the
 	// attachment, are removed: they may be given out again at once.
@@ -27,8 +28,8 @@ type Changes struct {
 }
 
 // rulesOf returns the rules of several chains.
-func rulesOf(all []*Changes) []*ruleSet {
-	sets := make([]*ruleSet, len(all))
+func rulesOf(all []*Changes) []*rules.Set {
+	sets := make([]*rules.Set, len(all))
 	for i, c := range all {
 		sets[i] = &c.rules
 	}
@@ -42,16 +43,16 @@ func rulesOf(all []*Changes) []*ruleSet {
 // one still runs. A panic is an error of all chains: which of them it is from is unknown.
 func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	errs := make([]error, len(all))
-	rules, links := make([]error, len(all)), make([]error, len(all))
+	ofRules, ofLinks := make([]error, len(all)), make([]error, len(all))
 	sets := rulesOf(all)
-	host := openRules(ctx, hold, sets)
-	defer host.close() // when nothing else remains to be done: it waits until the kernel has freed what was removed
+	host := rules.Open(ctx, hold, sets)
+	defer host.Close() // when nothing else remains to be done: it waits until the kernel has freed what was removed
 	var group errgroup.Group
-	group.Go(func() error { defer within.RecoverInto(rules); host.commit(sets, rules); return nil })
-	group.Go(func() error { defer within.RecoverInto(links); removeLinks(ctx, all, links); return nil })
+	group.Go(func() error { defer within.RecoverInto(ofRules); host.Commit(sets, ofRules); return nil })
+	group.Go(func() error { defer within.RecoverInto(ofLinks); removeLinks(ctx, all, ofLinks); return nil })
 	_ = group.Wait() // each reports its own
 	for i, c := range all {
-		if errs[i] = errors.Join(rules[i], links[i]); errs[i] == nil {
+		if errs[i] = errors.Join(ofRules[i], ofLinks[i]); errs[i] == nil {
 			c.finish(ctx, errs[i:i+1])
 		}
 		errs[i] = coded(ctx, errs[i])
@@ -67,12 +68,14 @@ func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 // change rules inherit the holds, such as locks: after kill -9 of this process these tell that
 // one still runs.
 func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
-	commitMissing(ctx, holds, rulesOf(all))
+	rules.CommitMissing(ctx, holds, rulesOf(all))
 }
 
 // ListRules returns the rules that a chain of plugins which repairs has left, and whether the host
 // has them. It changes nothing on the host and takes no lock.
-func ListRules(ctx context.Context, c *Changes) ([]Rule, error) { return listRules(ctx, &c.rules) }
+func ListRules(ctx context.Context, c *Changes) ([]rules.Listed, error) {
+	return rules.List(ctx, &c.rules)
+}
 
 // finish does what follows the rules and links. It reports its error in errs, which has one
 // element.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -34,9 +35,9 @@ func TestRootLeasesAreReleasedLast(t *testing.T) {
 	t.Cleanup(func() { sandbox.Run(t, program, "delete table ip filter") })
 	t.Setenv("PATH", t.TempDir()) // a host that cannot remove the rules that it may have
 	address := net.IPv4(192, 0, 2, 5)
-	accept := iptablesRule{chain: forwardChain, args: []string{"-s", address.String(), "-j", "ACCEPT"}}
-	removal := rules{remove: true, iptables: &iptablesRules{
-		family: netfilter.IPv4, table: "filter", address: address, rules: []iptablesRule{accept},
+	accept := rules.Rule{Chain: forwardChain, Args: []string{"-s", address.String(), "-j", "ACCEPT"}}
+	removal := rules.Change{Remove: true, IPTables: &rules.IPTables{
+		Family: netfilter.IPv4, Table: "filter", Address: address, Rules: []rules.Rule{accept},
 	}}
 	released := 0
 	release := func(context.Context) error { released++; return errors.New("scripted") }
@@ -44,7 +45,7 @@ func TestRootLeasesAreReleasedLast(t *testing.T) {
 	errs := Commit(t.Context(), nil, []*Changes{
 		{leases: leases},
 		{leases: leases, links: []link{{netns: "/dev/null", name: "eth0"}}},
-		{leases: leases, rules: ruleSet{rules: []rules{removal}}},
+		{leases: leases, rules: rules.Set{Changes: []rules.Change{removal}}},
 	})
 	if released != 2 {
 		t.Errorf("%d leases are released, want those of the first network alone", released)
@@ -85,10 +86,10 @@ func TestLeasesOutlastChains(t *testing.T) {
 // of a plugin, the error has the stack as its details.
 func TestPanicOfACommit(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
-	withoutTable := rules{nftables: &nftablesRules{}}
+	withoutTable := rules.Change{NFTables: &rules.NFTables{}}
 	release := func(context.Context) error { panic("scripted") }
 	for name, c := range map[string]*Changes{
-		"rules":  {rules: ruleSet{rules: []rules{withoutTable}}},
+		"rules":  {rules: rules.Set{Changes: []rules.Change{withoutTable}}},
 		"leases": {leases: []func(context.Context) error{release}},
 		"after":  {after: []func() error{func() error { return release(t.Context()) }}},
 	} {

@@ -14,6 +14,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -55,7 +56,7 @@ func addFirewall(c *call) (*current.Result, error) {
 	return result, nil
 }
 
-// Ensure has sources made where firewalld is the backend, and leaves the rules to be added.
+// ensure has sources made where firewalld is the backend, and leaves the rules to be added.
 func (conf *firewallConfig) ensure(c *call, result *current.Result, do func(*sources) error) error {
 	all, err := conf.ingress(result)
 	if err != nil {
@@ -69,23 +70,23 @@ func (conf *firewallConfig) ensure(c *call, result *current.Result, do func(*sou
 		all = append(conf.rules(result), all...)
 	}
 	for _, r := range all {
-		c.changes.rules.add(rules{iptables: r})
+		c.changes.rules.Add(rules.Change{IPTables: r})
 	}
 	return nil
 }
 
 // rules returns the rules that let the addresses of an attachment through.
-func (conf *firewallConfig) rules(result *current.Result) []*iptablesRules {
-	var all []*iptablesRules
+func (conf *firewallConfig) rules(result *current.Result) []*rules.IPTables {
+	var all []*rules.IPTables
 	for _, address := range result.IPs {
 		ip := address.Address.IP
 		network := links.HostNetwork(ip)
-		all = append(all, &iptablesRules{
-			family: netfilter.FamilyOf(ip), table: "filter", address: ip,
-			shared: []iptablesGroup{conf.forwardGroup()},
-			rules: []iptablesRule{
-				{chain: forwardChain, args: []string{"-d", network.String(), "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}},
-				{chain: forwardChain, args: []string{"-s", network.String(), "-j", "ACCEPT"}},
+		all = append(all, &rules.IPTables{
+			Family: netfilter.FamilyOf(ip), Table: "filter", Address: ip,
+			Shared: []rules.Group{conf.forwardGroup()},
+			Rules: []rules.Rule{
+				{Chain: forwardChain, Args: []string{"-d", network.String(), "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"}},
+				{Chain: forwardChain, Args: []string{"-s", network.String(), "-j", "ACCEPT"}},
 			},
 		})
 	}
@@ -94,13 +95,13 @@ func (conf *firewallConfig) rules(result *current.Result) []*iptablesRules {
 
 // forwardGroup leads forwarded packets through the rules of the host's administrator, and then
 // through those of the attachments.
-func (conf *firewallConfig) forwardGroup() iptablesGroup {
+func (conf *firewallConfig) forwardGroup() rules.Group {
 	admin := cmp.Or(conf.IptablesAdminChainName, "CNI-ADMIN")
-	return iptablesGroup{
-		chains: []string{forwardChain, admin},
-		rules: []iptablesRule{
-			{chain: "FORWARD", first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, seen: netfilter.AllTo(forwardChain, "comment")},
-			{chain: forwardChain, first: true, args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, seen: netfilter.AllTo(admin, "comment")},
+	return rules.Group{
+		Chains: []string{forwardChain, admin},
+		Rules: []rules.Rule{
+			{Chain: "FORWARD", First: true, Args: []string{"-m", "comment", "--comment", "CNI firewall plugin rules", "-j", forwardChain}, Seen: netfilter.AllTo(forwardChain, "comment")},
+			{Chain: forwardChain, First: true, Args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, Seen: netfilter.AllTo(admin, "comment")},
 		},
 	}
 }
@@ -118,8 +119,8 @@ func checkFirewall(c *call) error {
 		return err
 	}
 	all := conf.rules(result)
-	for _, family := range iptablesFamilies {
-		if err := checkFirewallFamily(c.ctx, family, all); err != nil {
+	for _, family := range rules.Families {
+		if err := rules.CheckFamily(c.ctx, family, all); err != nil {
 			return err
 		}
 	}
@@ -142,7 +143,7 @@ func delFirewall(c *call) error {
 		return err
 	}
 	for _, r := range conf.rules(result) {
-		c.changes.rules.add(rules{remove: true, iptables: r})
+		c.changes.rules.Add(rules.Change{Remove: true, IPTables: r})
 	}
 	return nil
 }

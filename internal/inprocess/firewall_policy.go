@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 )
 
 // Chains that separate bridges: packets that leave one go to the second, which drops those to
@@ -19,7 +21,7 @@ const (
 
 // ingress returns the rules of the ingress policy for the bridge of a result. They stay when
 // the attachment is removed: others may be on the bridge.
-func (conf *firewallConfig) ingress(result *current.Result) ([]*iptablesRules, error) {
+func (conf *firewallConfig) ingress(result *current.Result) ([]*rules.IPTables, error) {
 	comment, err := conf.policyComment()
 	if err != nil || comment == "" {
 		return nil, err
@@ -34,33 +36,33 @@ func (conf *firewallConfig) ingress(result *current.Result) ([]*iptablesRules, e
 	if bridge == "" {
 		return nil, errors.New("got empty bridge name")
 	}
-	var all []*iptablesRules
-	for _, family := range iptablesFamilies {
+	var all []*rules.IPTables
+	for _, family := range rules.Families {
 		if hasFamily(result, family) {
 			group := isolationGroup(bridge, comment, conf.isolated())
-			all = append(all, &iptablesRules{family: family, table: "filter", shared: []iptablesGroup{group}})
+			all = append(all, &rules.IPTables{Family: family, Table: "filter", Shared: []rules.Group{group}})
 		}
 	}
 	return all, nil
 }
 
 // isolationGroup separates a bridge from others, and its ports from each other if isolated.
-func isolationGroup(bridge, comment string, isolated bool) iptablesGroup {
+func isolationGroup(bridge, comment string, isolated bool) rules.Group {
 	const common = "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"
-	rule := func(chain string, first bool, comment string, args ...string) iptablesRule {
-		return iptablesRule{chain: chain, first: first, args: append(args, "-m", "comment", "--comment", comment)}
+	rule := func(chain string, first bool, comment string, args ...string) rules.Rule {
+		return rules.Rule{Chain: chain, First: first, Args: append(args, "-m", "comment", "--comment", comment)}
 	}
-	group := iptablesGroup{
-		chains: []string{isolationChain, isolationChain2},
-		rules: []iptablesRule{
+	group := rules.Group{
+		Chains: []string{isolationChain, isolationChain2},
+		Rules: []rules.Rule{
 			rule("FORWARD", true, common, "-j", isolationChain),
 			rule(isolationChain, true, comment, "-i", bridge, "!", "-o", bridge, "-j", isolationChain2),
 		},
 	}
 	if isolated {
-		group.rules = append(group.rules, rule(isolationChain, true, comment, "-i", bridge, "-o", bridge, "-j", "DROP"))
+		group.Rules = append(group.Rules, rule(isolationChain, true, comment, "-i", bridge, "-o", bridge, "-j", "DROP"))
 	}
-	group.rules = append(group.rules,
+	group.Rules = append(group.Rules,
 		rule(isolationChain, false, common, "-j", "RETURN"),
 		rule(isolationChain2, true, common, "-o", bridge, "-j", "DROP"),
 		rule(isolationChain2, false, common, "-j", "RETURN"))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 )
 
 // Where firewalld is on the bus; see firewalld.dbus(5).
@@ -68,7 +69,7 @@ type sources struct {
 // run, there are no sources, and what it does not filter passes: only ADD fails then, with errNoFirewalld, if the configuration
 // requires it.
 func (conf *firewallConfig) withSources(c *call, result *current.Result, do func(*sources) error) (bool, error) {
-	if conf.Backend == iptablesBackend {
+	if conf.Backend == rules.BackendIPTables {
 		return false, nil
 	}
 	err := withFirewalld(c.ctx, func(ctx context.Context, firewalld dbus.BusObject) error {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -72,8 +73,8 @@ func foreignAddressMatch() []expr.Any {
 }
 
 // guardRules are those of the guard, which belong to no attachment.
-func guardRules() rules {
-	return rules{nftables: &nftablesRules{table: loopbackGuard, owns: func(string) bool { return false }}}
+func guardRules() rules.Change {
+	return rules.Change{NFTables: &rules.NFTables{Table: loopbackGuard, Owns: func(string) bool { return false }}}
 }
 
 // GuardLoopback keeps what comes from elsewhere from 127.0.0.0/8, for plugins that set route_localnet. It is safe to repeat.

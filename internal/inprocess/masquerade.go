@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/utils"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -24,14 +25,14 @@ type masquerade struct {
 }
 
 // add leaves the rules to be added.
-func (m masquerade) add(ctx context.Context, all *ruleSet) error {
-	switch backend(ctx, m.backend, all.iptables) {
-	case iptablesBackend:
+func (m masquerade) add(ctx context.Context, all *rules.Set) error {
+	switch rules.Backend(ctx, m.backend, all.Kind) {
+	case rules.BackendIPTables:
 		for _, r := range m.iptables() {
-			all.add(rules{iptables: r})
+			all.Add(rules.Change{IPTables: r})
 		}
-	case nftablesBackend:
-		all.add(rules{nftables: m.nftables()})
+	case rules.BackendNFTables:
+		all.Add(rules.Change{NFTables: m.nftables()})
 	default:
 		return fmt.Errorf("unknown ipmasq backend %q", *m.backend)
 	}
@@ -40,20 +41,20 @@ func (m masquerade) add(ctx context.Context, all *ruleSet) error {
 
 // remove leaves the rules to be removed, of both backends: the configuration may have changed
 // since ADD.
-func (m masquerade) remove(all *ruleSet) {
+func (m masquerade) remove(all *rules.Set) {
 	for _, r := range m.iptables() {
-		all.add(rules{remove: true, iptables: r})
+		all.Add(rules.Change{Remove: true, IPTables: r})
 	}
-	all.add(rules{remove: true, nftables: m.nftables()})
+	all.Add(rules.Change{Remove: true, NFTables: m.nftables()})
 }
 
 // iptables returns the rules, those of each family by themselves.
-func (m masquerade) iptables() []*iptablesRules {
+func (m masquerade) iptables() []*rules.IPTables {
 	chain := utils.FormatChainName(m.network, m.containerID)
 	text := utils.FormatComment(m.network, m.containerID)
 	comment := []string{"-m", "comment", "--comment", text}
-	byFamily := map[netfilter.Family]*iptablesRules{}
-	var all []*iptablesRules
+	byFamily := map[netfilter.Family]*rules.IPTables{}
+	var all []*rules.IPTables
 	for _, network := range m.networks {
 		family, multicast := netfilter.IPv4, "224.0.0.0/4"
 		if !links.IsIPv4(network.IP) {
@@ -61,13 +62,13 @@ func (m masquerade) iptables() []*iptablesRules {
 		}
 		r := byFamily[family]
 		if r == nil {
-			r = &iptablesRules{family: family, table: "nat", chain: chain, comment: text}
+			r = &rules.IPTables{Family: family, Table: "nat", Chain: chain, Comment: text}
 			byFamily[family] = r
 			all = append(all, r)
 		}
-		r.add(iptablesRule{chain: chain, args: append([]string{"-d", network.String(), "-j", "ACCEPT"}, comment...)})
-		r.add(iptablesRule{chain: chain, args: append([]string{"!", "-d", multicast, "-j", "MASQUERADE"}, comment...)})
-		r.add(iptablesRule{chain: "POSTROUTING", args: append([]string{"-s", network.IP.String(), "-j", chain}, comment...)})
+		r.Add(rules.Rule{Chain: chain, Args: append([]string{"-d", network.String(), "-j", "ACCEPT"}, comment...)})
+		r.Add(rules.Rule{Chain: chain, Args: append([]string{"!", "-d", multicast, "-j", "MASQUERADE"}, comment...)})
+		r.Add(rules.Rule{Chain: "POSTROUTING", Args: append([]string{"-s", network.IP.String(), "-j", chain}, comment...)})
 	}
 	return all
 }

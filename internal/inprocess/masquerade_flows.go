@@ -9,29 +9,32 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/allocnet/allocnet/internal/inprocess/flows"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // repair leaves the rules to be added where they are missing.
-func (m masquerade) repair(ctx context.Context, all *ruleSet) error {
-	all.translations = append(all.translations, m)
+func (m masquerade) repair(ctx context.Context, all *rules.Set) error {
+	all.Translations = append(all.Translations, m)
 	return m.add(ctx, all)
 }
 
-func (m masquerade) keys() []flowKey {
-	var keys []flowKey
+// Keys are those of flows from the attachment.
+func (m masquerade) Keys() []flows.Key {
+	var keys []flows.Key
 	for _, network := range m.networks {
 		source, _ := netip.AddrFromSlice(netfilter.IPBytes(network.IP))
-		keys = append(keys, flowKey{source: source})
+		keys = append(keys, flows.Key{Source: source})
 	}
 	return keys
 }
 
-// wants tells whether a flow leaves with the address of the attachment and has no answer: who has no
+// Wants tells whether a flow leaves with the address of the attachment and has no answer: who has no
 // route to the address cannot answer.
-func (m masquerade) wants(f flow, isLocal func(netip.Addr) bool) bool {
-	source, destination := f.original.source, f.reply.source
-	if f.reply.destination != source || !f.begins() || destination.IsMulticast() {
+func (m masquerade) Wants(f flows.Flow, isLocal func(netip.Addr) bool) bool {
+	source, destination := f.Original.Source, f.Reply.Source
+	if f.Reply.Destination != source || !f.Begins() || destination.IsMulticast() {
 		return false
 	}
 	from := func(network net.IPNet) bool { return network.IP.Equal(source.AsSlice()) }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -44,16 +45,16 @@ func returnMulticast(ip net.IP, mask net.IPMask) []expr.Any {
 }
 
 // nftables returns the rules. They belong to the attachment by a hash in their comment.
-func (m masquerade) nftables() *nftablesRules {
+func (m masquerade) nftables() *rules.NFTables {
 	hash := utils.MustFormatHashWithPrefix(16, "", m.network) + "-" + utils.MustFormatHashWithPrefix(16, "", m.ifName+":"+m.containerID)
-	r := &nftablesRules{
-		table:   masqueradeTable,
-		chains:  []string{masqueradeChain},
-		owns:    func(comment string) bool { return strings.HasPrefix(comment, hash) },
-		replace: true,
+	r := &rules.NFTables{
+		Table:   masqueradeTable,
+		Chains:  []string{masqueradeChain},
+		Owns:    func(comment string) bool { return strings.HasPrefix(comment, hash) },
+		Replace: true,
 	}
 	for _, network := range m.networks {
-		r.rules = append(r.rules, netfilter.Rule{
+		r.Rules = append(r.Rules, netfilter.Rule{
 			Chain:   masqueradeChain,
 			Comment: m.comment(hash),
 			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", netfilter.FamilyOf(network.IP), network.IP, masked(network)),
@@ -73,13 +74,9 @@ func masked(address net.IPNet) *net.IPNet {
 	return &net.IPNet{IP: address.IP.Mask(address.Mask), Mask: address.Mask}
 }
 
-// maxComment is the length of comments that nft accepts, and so of those of the reference
-// plugins.
-const maxComment = 128
-
 func (m masquerade) comment(hash string) string {
 	unquoted := strings.NewReplacer(`"`, "")
 	comment := fmt.Sprintf("%s, net: %s, if: %s, id: %s", hash,
 		unquoted.Replace(m.network), unquoted.Replace(m.ifName), unquoted.Replace(m.containerID))
-	return comment[:min(len(comment), maxComment)]
+	return comment[:min(len(comment), rules.MaxComment)]
 }

@@ -8,28 +8,35 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/ns"
+	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/inprocess/flows"
+	"github.com/allocnet/allocnet/internal/inprocess/flows/flowstest"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
+	"github.com/allocnet/allocnet/internal/inprocess/rules/rulestest"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
-	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // TestMasqueradeRemovalOfBoth: DEL removes the rules of both backends, whichever the configuration has now.
 func TestMasqueradeRemovalOfBoth(t *testing.T) {
-	for _, backend := range []string{iptablesBackend, nftablesBackend} {
-		c := &ruleSet{}
-		masquerade{&backend, []net.IPNet{address(t, "10.50.0.2/24"), address(t, "fd00::2/64")}, "net", "eth0", "id"}.remove(c)
+	for _, backend := range []string{rules.BackendIPTables, rules.BackendNFTables} {
+		c := &rules.Set{}
+		masquerade{&backend, []net.IPNet{rulestest.Network(t, "10.50.0.2/24"), rulestest.Network(t, "fd00::2/64")}, "net", "eth0", "id"}.remove(c)
 		families, tables := 0, 0
-		for _, r := range c.rules {
-			if r.remove && r.iptables != nil {
+		for _, r := range c.Changes {
+			if r.Remove && r.IPTables != nil {
 				families++
 			}
-			if r.remove && r.nftables != nil {
+			if r.Remove && r.NFTables != nil {
 				tables++
 			}
 		}
@@ -41,12 +48,12 @@ func TestMasqueradeRemovalOfBoth(t *testing.T) {
 
 // TestMasqueradeOwner: rules are those of one interface.
 func TestMasqueradeOwner(t *testing.T) {
-	r := masquerade{networks: []net.IPNet{address(t, "10.0.0.5/24")}, network: "net", ifName: "eth0", containerID: "id"}.nftables()
-	comment := r.rules[0].Comment
-	if !r.owns(comment) {
+	r := masquerade{networks: []net.IPNet{rulestest.Network(t, "10.0.0.5/24")}, network: "net", ifName: "eth0", containerID: "id"}.nftables()
+	comment := r.Rules[0].Comment
+	if !r.Owns(comment) {
 		t.Errorf("the attachment does not own the rule with the comment %q", comment)
 	}
-	if other := (masquerade{network: "net", ifName: "eth1", containerID: "id"}).nftables(); other.owns(comment) {
+	if other := (masquerade{network: "net", ifName: "eth1", containerID: "id"}).nftables(); other.Owns(comment) {
 		t.Error("the attachment with another interface owns the rule")
 	}
 }
@@ -54,8 +61,8 @@ func TestMasqueradeOwner(t *testing.T) {
 func TestMasqueradeComment(t *testing.T) {
 	m := masquerade{network: `n"et`, ifName: "eth0", containerID: strings.Repeat("x", 200)}
 	comment := m.comment("hash")
-	if want := "hash, net: net, if: eth0, id: xxx"; !strings.HasPrefix(comment, want) || len(comment) != maxComment {
-		t.Errorf("got %q with a length of %d, want %q and more up to %d", comment, len(comment), want, maxComment)
+	if want := "hash, net: net, if: eth0, id: xxx"; !strings.HasPrefix(comment, want) || len(comment) != rules.MaxComment {
+		t.Errorf("got %q with a length of %d, want %q and more up to %d", comment, len(comment), want, rules.MaxComment)
 	}
 }
 
@@ -70,7 +77,7 @@ func TestRootMasqueradeRemovalWithoutIPTables(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("XTABLES_LOCKFILE", t.TempDir()+"/lock")
-	m := masquerade{nil, []net.IPNet{address(t, "10.50.0.2/24")}, "net", "eth0", "id"}
+	m := masquerade{nil, []net.IPNet{rulestest.Network(t, "10.50.0.2/24")}, "net", "eth0", "id"}
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +93,7 @@ func TestRootMasqueradeRemovalWithoutIPTables(t *testing.T) {
 		if err := ip.TeardownIPMasqForNetworks([]*net.IPNet{&m.networks[0]}, m.network, m.ifName, m.containerID); err != nil {
 			t.Errorf("the reference: %v", err)
 		}
-		if err := legacy(t.Context(), program, "-N", m.iptables()[0].chain); err != nil {
+		if err := legacy(t.Context(), program, "-N", m.iptables()[0].Chain); err != nil {
 			return err
 		}
 		if err := removeRules(t.Context(), m); err == nil || !strings.Contains(err.Error(), "iptables") {
@@ -108,13 +115,55 @@ func legacy(ctx context.Context, program string, args ...string) error {
 
 // removeRules removes the rules from the namespace of this thread.
 func removeRules(ctx context.Context, m masquerade) error {
-	c, errs := &ruleSet{}, make([]error, 1)
+	c, errs := &rules.Set{}, make([]error, 1)
 	m.remove(c)
-	socket, err := netfilter.Dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer socket.Close()
-	(&rulesHost{ctx: ctx, socket: socket}).commit([]*ruleSet{c}, errs)
+	host := rules.Open(ctx, nil, []*rules.Set{c})
+	defer host.Close()
+	host.Commit([]*rules.Set{c}, errs)
 	return errs[0]
+}
+
+// TestMasqueradedFlows: those that leave with the address of the attachment, and have no answer.
+func TestMasqueradedFlows(t *testing.T) {
+	m := masquerade{networks: []net.IPNet{rulestest.Network(t, "10.88.0.3/16"), rulestest.Network(t, "fd00:88::3/64")}}
+	got := flowstest.Wanted(m, map[string]flows.Flow{
+		"to the outside":               flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 198.51.100.1:53", "198.51.100.1:53 10.88.0.3:1000"),
+		"to the outside by IPv6":       flowstest.Of(unix.IPPROTO_UDP, "[fd00:88::3]:1000 [2001:db8::9]:53", "[2001:db8::9]:53 [fd00:88::3]:1000"),
+		"to a port of another network": flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 192.0.2.1:8088", "10.90.0.4:80 10.88.0.3:1000"),
+		"masqueraded":                  flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 198.51.100.1:53", "198.51.100.1:53 192.0.2.1:1000"),
+		"of another allocation":        flowstest.Of(unix.IPPROTO_UDP, "10.88.0.4:1000 198.51.100.1:53", "198.51.100.1:53 10.88.0.4:1000"),
+		"of the host":                  flowstest.Of(unix.IPPROTO_UDP, "192.0.2.1:1000 198.51.100.1:53", "198.51.100.1:53 192.0.2.1:1000"),
+		"to the host":                  flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 192.0.2.1:53", "192.0.2.1:53 10.88.0.3:1000"),
+		"in the network":               flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 10.88.7.1:53", "10.88.7.1:53 10.88.0.3:1000"),
+		"multicast":                    flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 239.1.1.1:53", "239.1.1.1:53 10.88.0.3:1000"),
+		"of another protocol":          flowstest.Of(unix.IPPROTO_ICMP, "10.88.0.3:1000 198.51.100.1:53", "198.51.100.1:53 10.88.0.3:1000"),
+	})
+	if want := []string{"to a port of another network", "to the outside", "to the outside by IPv6"}; !slices.Equal(got, want) {
+		t.Errorf("wanted are %q, want %q", got, want)
+	}
+}
+
+// TestMasqueradeRules: one chain for each family.
+func TestMasqueradeRules(t *testing.T) {
+	all := masquerade{
+		networks: []net.IPNet{rulestest.Network(t, "10.0.0.5/24"), rulestest.Network(t, "10.0.0.6/24"), rulestest.Network(t, "fd00::5/64")},
+		network:  "net", ifName: "eth0", containerID: "id",
+	}.iptables()
+	want := []string{`-A CNI-30e7440e95deb2a63c98a3df -d 10.0.0.5/24 -j ACCEPT COMMENT
+-A CNI-30e7440e95deb2a63c98a3df ! -d 224.0.0.0/4 -j MASQUERADE COMMENT
+-A POSTROUTING -s 10.0.0.5 -j CNI-30e7440e95deb2a63c98a3df COMMENT
+-A CNI-30e7440e95deb2a63c98a3df -d 10.0.0.6/24 -j ACCEPT COMMENT
+-A POSTROUTING -s 10.0.0.6 -j CNI-30e7440e95deb2a63c98a3df COMMENT
+`, `-A CNI-30e7440e95deb2a63c98a3df -d fd00::5/64 -j ACCEPT COMMENT
+-A CNI-30e7440e95deb2a63c98a3df ! -d ff00::/8 -j MASQUERADE COMMENT
+-A POSTROUTING -s fd00::5 -j CNI-30e7440e95deb2a63c98a3df COMMENT
+`}
+	for i, family := range rules.Families {
+		if len(all) != 2 || all[i].Family != family || all[i].Chain != "CNI-30e7440e95deb2a63c98a3df" || all[i].Table != "nat" {
+			t.Fatalf("rules are %+v", all)
+		}
+		if diff := gocmp.Diff(want[i], rulestest.Text(all[i])); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", family, diff)
+		}
+	}
 }

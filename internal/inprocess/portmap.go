@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
@@ -60,11 +61,11 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.verb != "ADD" && conf.Backend == nil && len(conf.optionsOf(iptablesBackend)) > 0 {
-		made := iptablesBackend // ADD refuses them with the other, whatever the host has now
+	if c.verb != "ADD" && conf.Backend == nil && len(conf.optionsOf(rules.BackendIPTables)) > 0 {
+		made := rules.BackendIPTables // ADD refuses them with the other, whatever the host has now
 		conf.Backend = &made
 	}
-	if err := conf.complete(c.ctx, c.changes.rules.iptables); err != nil {
+	if err := conf.complete(c.ctx, c.changes.rules.Kind); err != nil {
 		return nil, nil, err
 	}
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -82,7 +83,7 @@ func parsePortmap(c *call) (*portmapConfig, *current.Result, error) {
 }
 
 // complete sets defaults, and refuses what contradicts itself.
-func (conf *portmapConfig) complete(ctx context.Context, kind IPTables) error {
+func (conf *portmapConfig) complete(ctx context.Context, kind rules.Kind) error {
 	if conf.MarkMasqBit != nil && conf.ExternalSetMarkChain != nil {
 		return errors.New("Cannot specify externalSetMarkChain and markMasqBit") //nolint:staticcheck // the reference plugin's text
 	}
@@ -93,16 +94,16 @@ func (conf *portmapConfig) complete(ctx context.Context, kind IPTables) error {
 	if *conf.MarkMasqBit < 0 || *conf.MarkMasqBit > 31 {
 		return errors.New("MasqMarkBit must be between 0 and 31")
 	}
-	chosen := backend(ctx, conf.Backend, kind)
+	chosen := rules.Backend(ctx, conf.Backend, kind)
 	conf.Backend = &chosen
-	other := iptablesBackend
-	if chosen == iptablesBackend {
-		other = nftablesBackend
+	other := rules.BackendIPTables
+	if chosen == rules.BackendIPTables {
+		other = rules.BackendNFTables
 	}
 	if options := conf.optionsOf(other); len(options) > 0 {
 		return fmt.Errorf("%s backend was requested but configuration contains %s-specific options %v", chosen, other, options)
 	}
-	if chosen != iptablesBackend && chosen != nftablesBackend {
+	if chosen != rules.BackendIPTables && chosen != rules.BackendNFTables {
 		return fmt.Errorf("unrecognized backend %q", chosen)
 	}
 	return nil
@@ -111,7 +112,7 @@ func (conf *portmapConfig) complete(ctx context.Context, kind IPTables) error {
 // optionsOf returns the keys that only one backend has.
 func (conf *portmapConfig) optionsOf(name string) []string {
 	var options []string
-	if conf.ExternalSetMarkChain != nil && name == iptablesBackend {
+	if conf.ExternalSetMarkChain != nil && name == rules.BackendIPTables {
 		options = append(options, "externalSetMarkChain")
 	}
 	if conditionsBackend(conf.ConditionsV4) == name {
@@ -130,9 +131,9 @@ func conditionsBackend(conditions *[]string) string {
 		return ""
 	}
 	if strings.HasPrefix((*conditions)[0], "-") || strings.HasPrefix((*conditions)[0], "!") {
-		return iptablesBackend
+		return rules.BackendIPTables
 	}
-	return nftablesBackend
+	return rules.BackendNFTables
 }
 
 // understandsPortmap refuses conditions in the syntax of nft, which only nft reads, and those
@@ -147,7 +148,7 @@ func understandsPortmap(config []byte) error {
 			continue
 		}
 		some := slices.ContainsFunc(*conditions, func(word string) bool { return word != "" })
-		if some && backend(context.Background(), conf.Backend, "") == nftablesBackend {
+		if some && rules.Backend(context.Background(), conf.Backend, "") == rules.BackendNFTables {
 			return fmt.Errorf("%s is in the syntax of nft", name)
 		}
 		if slices.ContainsFunc(*conditions, func(word string) bool { return strings.ContainsAny(word, netfilter.Unreadable) }) {
@@ -205,14 +206,14 @@ func addPortmap(c *call) (*current.Result, error) {
 	}
 	routesLocalnet := conf.routesLocalnet()
 	if routesLocalnet {
-		c.changes.rules.add(guardRules())
+		c.changes.rules.Add(guardRules())
 	}
 	for _, address := range conf.addresses {
 		r, err := conf.rules(address)
 		if err != nil {
 			return nil, err
 		}
-		c.changes.rules.add(r)
+		c.changes.rules.Add(r)
 		c.changes.after = append(c.changes.after, func() error { return conf.published(address.IP, routesLocalnet) })
 	}
 	return result, nil
@@ -232,12 +233,12 @@ func (conf *portmapConfig) published(ip net.IP, routesLocalnet bool) error {
 }
 
 // rules returns the rules that publish the ports of one address.
-func (conf *portmapConfig) rules(address net.IPNet) (rules, error) {
-	if *conf.Backend == nftablesBackend {
+func (conf *portmapConfig) rules(address net.IPNet) (rules.Change, error) {
+	if *conf.Backend == rules.BackendNFTables {
 		r, err := conf.nftables(address)
-		return rules{nftables: r}, err
+		return rules.Change{NFTables: r}, err
 	}
-	return rules{iptables: conf.iptables(address)}, nil
+	return rules.Change{IPTables: conf.iptables(address)}, nil
 }
 
 // applies tells whether a mapping is one for the family of an address. The reference plugin
@@ -299,7 +300,7 @@ func checkPortmap(c *call) error {
 	}
 	for _, address := range conf.addresses {
 		check := conf.checkIPTables
-		if *conf.Backend == nftablesBackend {
+		if *conf.Backend == rules.BackendNFTables {
 			check = conf.checkNFTables
 		}
 		if err := check(c.ctx, address); err != nil {
@@ -319,13 +320,13 @@ func delPortmap(c *call) error {
 	}
 	// Both families: the addresses may be unknown.
 	for _, address := range []net.IPNet{{IP: net.IPv4zero}, {IP: net.IPv6zero}} {
-		removal := rules{remove: true}
-		if *conf.Backend == nftablesBackend {
-			removal.nftables = conf.nftablesOf(address.IP)
+		removal := rules.Change{Remove: true}
+		if *conf.Backend == rules.BackendNFTables {
+			removal.NFTables = conf.nftablesOf(address.IP)
 		} else {
-			removal.iptables = conf.iptablesCalls(address.IP)
+			removal.IPTables = conf.iptablesCalls(address.IP)
 		}
-		c.changes.rules.add(removal)
+		c.changes.rules.Add(removal)
 	}
 	return nil
 }
@@ -338,15 +339,15 @@ func repairPortmap(c *call) error {
 	}
 	routesLocalnet := conf.routesLocalnet()
 	if routesLocalnet {
-		c.changes.rules.add(guardRules())
+		c.changes.rules.Add(guardRules())
 	}
 	for _, address := range conf.addresses {
 		r, err := conf.rules(address)
 		if err != nil {
 			return err
 		}
-		c.changes.rules.add(r)
-		c.changes.rules.translations = append(c.changes.rules.translations, publication{address.IP, conf.RuntimeConfig.PortMappings})
+		c.changes.rules.Add(r)
+		c.changes.rules.Translations = append(c.changes.rules.Translations, publication{address.IP, conf.RuntimeConfig.PortMappings})
 		if !links.IsIPv4(address.IP) || !routesLocalnet || routesAllLocalnet(c.sysctls.Get) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 )
 
@@ -69,23 +70,24 @@ type publication struct {
 	mappings []portMapping
 }
 
-func (p publication) keys() []flowKey {
-	var keys []flowKey
+// Keys are those of flows to the published ports.
+func (p publication) Keys() []flows.Key {
+	var keys []flows.Key
 	for _, m := range p.mappings {
-		keys = append(keys, flowKey{port: uint16(m.HostPort), protocol: nftablesProtocols[strings.ToLower(m.Protocol)]})
+		keys = append(keys, flows.Key{Port: uint16(m.HostPort), Protocol: nftablesProtocols[strings.ToLower(m.Protocol)]})
 	}
 	return keys
 }
 
-// wants tells whether a flow to a published port has reached the host itself. One of UDP may have
+// Wants tells whether a flow to a published port has reached the host itself. One of UDP may have
 // been answered by a program there.
-func (p publication) wants(f flow, isLocal func(netip.Addr) bool) bool {
-	to := f.original.destination
-	if f.reply.source != to || f.reply.sourcePort != f.original.destinationPort || to.Is4() != links.IsIPv4(p.address) {
+func (p publication) Wants(f flows.Flow, isLocal func(netip.Addr) bool) bool {
+	to := f.Original.Destination
+	if f.Reply.Source != to || f.Reply.SourcePort != f.Original.DestinationPort || to.Is4() != links.IsIPv4(p.address) {
 		return false
 	}
 	return slices.ContainsFunc(p.mappings, func(m portMapping) bool {
-		return nftablesProtocols[strings.ToLower(m.Protocol)] == f.protocol && m.HostPort == int(f.original.destinationPort) &&
+		return nftablesProtocols[strings.ToLower(m.Protocol)] == f.Protocol && m.HostPort == int(f.Original.DestinationPort) &&
 			m.applies(p.address) && (!m.bound() || net.ParseIP(m.HostIP).Equal(to.AsSlice()))
 	}) && isLocal(to)
 }

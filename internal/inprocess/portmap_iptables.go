@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/utils"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -29,18 +30,18 @@ const (
 const maxPorts = 15
 
 // iptables returns the rules that publish the ports of one address.
-func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
+func (conf *portmapConfig) iptables(address net.IPNet) *rules.IPTables {
 	r := conf.iptablesCalls(address.IP)
-	calls := r.rules
-	r.rules = nil
+	calls := r.Rules
+	r.Rules = nil
 	if conf.snat() && conf.ExternalSetMarkChain == nil {
-		r.shared = append(r.shared, masqueradeGroup(*conf.MarkMasqBit))
+		r.Shared = append(r.Shared, masqueradeGroup(*conf.MarkMasqBit))
 	}
-	r.shared = append(r.shared, iptablesGroup{
-		chains: []string{hostportChain},
-		rules: []iptablesRule{
-			{chain: "PREROUTING", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: netfilter.AllTo(hostportChain, "addrtype")},
-			{chain: "OUTPUT", args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, seen: netfilter.AllTo(hostportChain, "addrtype")},
+	r.Shared = append(r.Shared, rules.Group{
+		Chains: []string{hostportChain},
+		Rules: []rules.Rule{
+			{Chain: "PREROUTING", Args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, Seen: netfilter.AllTo(hostportChain, "addrtype")},
+			{Chain: "OUTPUT", Args: []string{"-m", "addrtype", "--dst-type", "LOCAL", "-j", hostportChain}, Seen: netfilter.AllTo(hostportChain, "addrtype")},
 		},
 	})
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -49,38 +50,38 @@ func (conf *portmapConfig) iptables(address net.IPNet) *iptablesRules {
 		}
 	}
 	for _, call := range calls {
-		r.add(call)
+		r.Add(call)
 	}
 	return r
 }
 
 // masqueradeGroup masquerades packets with a mark, before plugins masquerade others.
-func masqueradeGroup(bit int) iptablesGroup {
+func masqueradeGroup(bit int) rules.Group {
 	value := uint32(1) << bit
 	mark := fmt.Sprintf("%#x/%#x", value, value)
-	group := iptablesGroup{
-		chains: []string{hostportMarkChain, hostportMasqChain},
-		rules: []iptablesRule{
-			{chain: hostportMarkChain, args: []string{"-m", "comment", "--comment", "CNI portfwd masquerade mark", "-j", "MARK", "--set-xmark", mark}},
-			{chain: hostportMasqChain, args: []string{"-m", "mark", "--mark", mark, "-j", "MASQUERADE"}},
-			{chain: "POSTROUTING", first: true, args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, seen: netfilter.AllTo(hostportMasqChain, "comment")},
+	group := rules.Group{
+		Chains: []string{hostportMarkChain, hostportMasqChain},
+		Rules: []rules.Rule{
+			{Chain: hostportMarkChain, Args: []string{"-m", "comment", "--comment", "CNI portfwd masquerade mark", "-j", "MARK", "--set-xmark", mark}},
+			{Chain: hostportMasqChain, Args: []string{"-m", "mark", "--mark", mark, "-j", "MASQUERADE"}},
+			{Chain: "POSTROUTING", First: true, Args: []string{"-m", "comment", "--comment", "CNI portfwd requiring masquerade", "-j", hostportMasqChain}, Seen: netfilter.AllTo(hostportMasqChain, "comment")},
 		},
 	}
 	if bit == defaultMarkBit { // the bytes of others are also those of sizes and registers
-		group.rules[0].seen, group.rules[1].seen = netfilter.WithMark(value), netfilter.WithMark(value)
+		group.Rules[0].Seen, group.Rules[1].Seen = netfilter.WithMark(value), netfilter.WithMark(value)
 	}
 	return group
 }
 
 // addMapping adds the rules of one port: marks for connections from the attachment itself and
 // from this host, then the translation.
-func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, address net.IPNet) {
+func (conf *portmapConfig) addMapping(r *rules.IPTables, mapping portMapping, address net.IPNet) {
 	match := []string{"-p", mapping.Protocol, "--dport", strconv.Itoa(mapping.HostPort)}
 	if mapping.bound() {
 		match = append(match, "-d", mapping.HostIP)
 	}
 	add := func(args ...string) {
-		r.add(iptablesRule{chain: r.chain, args: append(slices.Clone(match), args...)})
+		r.Add(rules.Rule{Chain: r.Chain, Args: append(slices.Clone(match), args...)})
 	}
 	if conf.snat() {
 		mark := hostportMarkChain
@@ -109,11 +110,11 @@ func (conf *portmapConfig) addMapping(r *iptablesRules, mapping portMapping, add
 
 // iptablesCalls returns the chain of the attachment with what leads to it: the ports of all
 // mappings, whatever their host IP.
-func (conf *portmapConfig) iptablesCalls(ip net.IP) *iptablesRules {
-	r := &iptablesRules{
-		family: netfilter.FamilyOf(ip), table: "nat",
-		chain:   utils.MustFormatChainNameWithPrefix(conf.network, conf.containerID, "DN-"),
-		comment: truncateComment(fmt.Sprintf(`dnat name: "%s" id: "%s"`, conf.network, conf.containerID)), //nolint:gocritic // %q would escape
+func (conf *portmapConfig) iptablesCalls(ip net.IP) *rules.IPTables {
+	r := &rules.IPTables{
+		Family: netfilter.FamilyOf(ip), Table: "nat",
+		Chain:   utils.MustFormatChainNameWithPrefix(conf.network, conf.containerID, "DN-"),
+		Comment: truncateComment(fmt.Sprintf(`dnat name: "%s" id: "%s"`, conf.network, conf.containerID)), //nolint:gocritic // %q would escape
 	}
 	ports := map[string][]string{}
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -121,9 +122,9 @@ func (conf *portmapConfig) iptablesCalls(ip net.IP) *iptablesRules {
 	}
 	for _, protocol := range slices.Sorted(maps.Keys(ports)) {
 		for some := range slices.Chunk(ports[protocol], maxPorts) {
-			args := []string{"-m", "comment", "--comment", r.comment, "-m", "multiport", "-p", protocol, "--destination-ports", strings.Join(some, ",")}
-			args = append(append(args, conf.conditions(ip)...), "-j", r.chain)
-			r.add(iptablesRule{chain: hostportChain, args: args})
+			args := []string{"-m", "comment", "--comment", r.Comment, "-m", "multiport", "-p", protocol, "--destination-ports", strings.Join(some, ",")}
+			args = append(append(args, conf.conditions(ip)...), "-j", r.Chain)
+			r.Add(rules.Rule{Chain: hostportChain, Args: args})
 		}
 	}
 	return r
@@ -140,8 +141,8 @@ func truncateComment(comment string) string {
 // checkIPTables looks for the rules of one address.
 func (conf *portmapConfig) checkIPTables(ctx context.Context, address net.IPNet) error {
 	r := conf.iptables(address)
-	r.shared = nil // the reference plugin does not look at them
-	if err := r.check(ctx, ""); err != nil {
+	r.Shared = nil // the reference plugin does not look at them
+	if err := r.Check(ctx, ""); err != nil {
 		return fmt.Errorf("could not check %s dnat: %w", map[bool]string{true: "ipv4", false: "ipv6"}[links.IsIPv4(address.IP)], err)
 	}
 	return nil

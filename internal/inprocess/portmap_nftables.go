@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
@@ -60,16 +61,16 @@ func hostportEntry(name string, number *nftables.ChainHook) netfilter.Chain {
 }
 
 // nftablesOf returns the place of the rules of the attachment in one family, without rules.
-func (conf *portmapConfig) nftablesOf(ip net.IP) *nftablesRules {
-	return &nftablesRules{
-		table:  hostportTable(ip, conf.snat()),
-		chains: []string{publishedChain, hostIPChain, hairpinChain},
-		owns:   func(comment string) bool { return comment == conf.containerID },
+func (conf *portmapConfig) nftablesOf(ip net.IP) *rules.NFTables {
+	return &rules.NFTables{
+		Table:  hostportTable(ip, conf.snat()),
+		Chains: []string{publishedChain, hostIPChain, hairpinChain},
+		Owns:   func(comment string) bool { return comment == conf.containerID },
 	}
 }
 
 // nftables returns the rules that publish the ports of one address.
-func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
+func (conf *portmapConfig) nftables(address net.IPNet) (*rules.NFTables, error) {
 	r := conf.nftablesOf(address.IP)
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
 		if !mapping.applies(address.IP) {
@@ -79,13 +80,13 @@ func (conf *portmapConfig) nftables(address net.IPNet) (*nftablesRules, error) {
 		if err != nil {
 			return nil, fmt.Errorf("unable to set up nftables rules for port mappings: %w", err)
 		}
-		r.rules = append(r.rules, netfilter.Rule{Chain: publishedChain, Exprs: exprs, Comment: conf.containerID, Text: mapping.nftablesText(address.IP)})
+		r.Rules = append(r.Rules, netfilter.Rule{Chain: publishedChain, Exprs: exprs, Comment: conf.containerID, Text: mapping.nftablesText(address.IP)})
 	}
 	if conf.snat() {
-		r.rules = append(r.rules, conf.hairpin(address.IP)...)
+		r.Rules = append(r.Rules, conf.hairpin(address.IP)...)
 	}
-	if n := len(conf.containerID); n > maxComment && len(r.rules) > 0 {
-		return nil, fmt.Errorf("container ID of %d bytes: nftables has room for %d in the comment of a rule", n, maxComment)
+	if n := len(conf.containerID); n > rules.MaxComment && len(r.Rules) > 0 {
+		return nil, fmt.Errorf("container ID of %d bytes: nftables has room for %d in the comment of a rule", n, rules.MaxComment)
 	}
 	return r, nil
 }
@@ -155,8 +156,8 @@ func (conf *portmapConfig) checkNFTables(ctx context.Context, address net.IPNet)
 		return err
 	}
 	defer socket.Close() //nolint:errcheck // read only
-	for _, chain := range r.chains {
-		_, lacks, err := r.listed(socket.Listings(), chain)
+	for _, chain := range r.Chains {
+		_, lacks, err := r.Listed(socket.Listings(), chain)
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	current "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
+	"github.com/allocnet/allocnet/internal/inprocess/rules/rulestest"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -70,7 +74,7 @@ func TestBackendOfOptions(t *testing.T) {
 		for _, verb := range []string{"DEL", "CHECK"} {
 			c := portmapCall(`"backend": null, ` + keys)
 			c.verb = verb
-			if conf, _, err := parsePortmap(c); err != nil || *conf.Backend != iptablesBackend {
+			if conf, _, err := parsePortmap(c); err != nil || *conf.Backend != rules.BackendIPTables {
 				t.Errorf("%s with %s: got the error %v, want the backend iptables", verb, keys, err)
 			}
 		}
@@ -83,8 +87,8 @@ func TestRootPublishedAddresses(t *testing.T) {
 	const ports = `"runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`
 	c := portmapCall(ports + `, "cniVersion": "1.0.0", "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.1/24"}, {"address": "fd00::1/64"}]}`)
 	c.verb, c.version, c.changes = "ADD", "1.0.0", &Changes{}
-	if _, err := addPortmap(c); err != nil || len(c.changes.rules.rules) != 3 || len(c.changes.after) != 2 {
-		t.Errorf("rules of %d addresses and a guard, and %d steps after them, %v", len(c.changes.rules.rules), len(c.changes.after), err)
+	if _, err := addPortmap(c); err != nil || len(c.changes.rules.Changes) != 3 || len(c.changes.after) != 2 {
+		t.Errorf("rules of %d addresses and a guard, and %d steps after them, %v", len(c.changes.rules.Changes), len(c.changes.after), err)
 	}
 	unchained := portmapCall(ports)
 	unchained.changes = &Changes{}
@@ -114,21 +118,21 @@ func TestMappingOfFamily(t *testing.T) {
 
 // TestPortsAreRemoved: DEL removes what ADD has made, for both families, as the addresses may be unknown.
 func TestPortsAreRemoved(t *testing.T) {
-	for _, name := range []string{iptablesBackend, nftablesBackend} {
+	for _, name := range []string{rules.BackendIPTables, rules.BackendNFTables} {
 		c := portmapCall(fmt.Sprintf(`"backend": %q, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`, name))
 		c.verb, c.changes = "DEL", &Changes{}
 		if err := delPortmap(c); err != nil {
 			t.Fatal(err)
 		}
 		var places []string
-		for _, r := range c.changes.rules.rules {
+		for _, r := range c.changes.rules.Changes {
 			switch {
-			case !r.remove:
+			case !r.Remove:
 				t.Errorf("%s: DEL adds rules", name)
-			case r.iptables != nil:
-				places = append(places, fmt.Sprint("iptables ", r.iptables.family == netfilter.IPv6))
-			case r.nftables != nil:
-				places = append(places, fmt.Sprint("nftables ", r.nftables.table.Family == netfilter.IPv6))
+			case r.IPTables != nil:
+				places = append(places, fmt.Sprint("iptables ", r.IPTables.Family == netfilter.IPv6))
+			case r.NFTables != nil:
+				places = append(places, fmt.Sprint("nftables ", r.NFTables.Table.Family == netfilter.IPv6))
 			}
 		}
 		if want := []string{name + " false", name + " true"}; !slices.Equal(places, want) {
@@ -141,12 +145,12 @@ func TestSandboxAddresses(t *testing.T) {
 	result := &current.Result{
 		Interfaces: []*current.Interface{{Name: "br0"}, {Name: "eth0", Sandbox: "/run/netns/a"}, nil, {Name: "eth0"}},
 		IPs: []*current.IPConfig{
-			{Address: address(t, "192.0.2.1/24"), Interface: current.Int(0)},
-			{Address: address(t, "192.0.2.2/24"), Interface: current.Int(2)},
-			{Address: address(t, "192.0.2.3/24"), Interface: current.Int(3)},
-			{Address: address(t, "fd00::1/64")},
-			{Address: address(t, "10.0.0.1/24"), Interface: current.Int(1)},
-			{Address: address(t, "10.0.0.2/24"), Interface: current.Int(1)},
+			{Address: rulestest.Network(t, "192.0.2.1/24"), Interface: current.Int(0)},
+			{Address: rulestest.Network(t, "192.0.2.2/24"), Interface: current.Int(2)},
+			{Address: rulestest.Network(t, "192.0.2.3/24"), Interface: current.Int(3)},
+			{Address: rulestest.Network(t, "fd00::1/64")},
+			{Address: rulestest.Network(t, "10.0.0.1/24"), Interface: current.Int(1)},
+			{Address: rulestest.Network(t, "10.0.0.2/24"), Interface: current.Int(1)},
 		},
 	}
 	got := sandboxAddresses(result, "eth0")
@@ -169,7 +173,7 @@ func TestPublishedPortOfNFTables(t *testing.T) {
 		{portMapping{8080, 80, "tcp", "nowhere"}, `host IP "nowhere" is not an address`},
 		{portMapping{8080, 80, "tcp", "::ffff:192.0.2.1"}, ""},
 	} {
-		_, err := c.mapping.nftables(address(t, "10.0.0.5/24").IP)
+		_, err := c.mapping.nftables(rulestest.Network(t, "10.0.0.5/24").IP)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: got the error %v, want %q", c.mapping, err, c.want)
 		}
@@ -189,8 +193,48 @@ func TestLongContainerIDOfNFTables(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conf.nftables(address(t, "10.0.0.5/24")); (err != nil) != c.refused {
+		if _, err := conf.nftables(rulestest.Network(t, "10.0.0.5/24")); (err != nil) != c.refused {
 			t.Errorf("%s, %d bytes: got the error %v, refused is %t", c.keys, c.bytes, err, c.refused)
 		}
 	}
+}
+
+// testRules are those of two ports, of which one is bound to an address of the host.
+func testRules(t *testing.T) *rules.IPTables {
+	t.Helper()
+	bit := defaultMarkBit
+	conf := &portmapConfig{network: "net", containerID: "id", MarkMasqBit: &bit}
+	conf.RuntimeConfig.PortMappings = []portMapping{{8080, 80, "tcp", ""}, {5353, 53, "udp", "192.0.2.1"}, {5353, 53, "udp", "fd00::1"}}
+	return conf.iptables(rulestest.Network(t, "10.0.0.5/24"))
+}
+
+// TestRulesOfIPTables: what all share, the chain of the attachment, and what leads to it.
+func TestRulesOfIPTables(t *testing.T) {
+	want := `-N CNI-HOSTPORT-SETMARK
+-N CNI-HOSTPORT-MASQ
+-A CNI-HOSTPORT-SETMARK COMMENT -j MARK --set-xmark 0x2000/0x2000
+-A CNI-HOSTPORT-MASQ -m mark --mark 0x2000/0x2000 -j MASQUERADE
+-I POSTROUTING COMMENT -j CNI-HOSTPORT-MASQ
+-N CNI-HOSTPORT-DNAT
+-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
+-A OUTPUT -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
+-A CNI-DN-30e7440e95deb2a63c98a -p tcp --dport 8080 -s 10.0.0.5/24 -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-30e7440e95deb2a63c98a -p tcp --dport 8080 -s 127.0.0.1 -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-30e7440e95deb2a63c98a -p tcp --dport 8080 -j DNAT --to-destination 10.0.0.5:80
+-A CNI-DN-30e7440e95deb2a63c98a -p udp --dport 5353 -d 192.0.2.1 -s 10.0.0.5/24 -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-30e7440e95deb2a63c98a -p udp --dport 5353 -d 192.0.2.1 -s 127.0.0.1 -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-30e7440e95deb2a63c98a -p udp --dport 5353 -d 192.0.2.1 -j DNAT --to-destination 10.0.0.5:53
+-A CNI-HOSTPORT-DNAT COMMENT -m multiport -p tcp --destination-ports 8080 -j CNI-DN-30e7440e95deb2a63c98a
+-A CNI-HOSTPORT-DNAT COMMENT -m multiport -p udp --destination-ports 5353,5353 -j CNI-DN-30e7440e95deb2a63c98a
+`
+	r := testRules(t)
+	if diff := gocmp.Diff(want, rulestest.Text(r)); diff != "" || r.Chain != "CNI-DN-30e7440e95deb2a63c98a" || r.Table != "nat" {
+		t.Errorf("in chain %s of table %s: -want +got:\n%s", r.Chain, r.Table, diff)
+	}
+}
+
+// TestRootSharedIsSeen: see RequireSeen.
+func TestRootSharedIsSeen(t *testing.T) {
+	roottest.Require(t)
+	rulestest.RequireSeen(t, testRules(t))
 }

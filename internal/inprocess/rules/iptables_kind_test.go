@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"os"
@@ -31,12 +31,12 @@ func useIPTables(t *testing.T, program string) {
 
 // TestIPTablesKind: the programs of a kind are those that have its name, unless the host's iptables is that kind.
 func TestIPTablesKind(t *testing.T) {
-	for program, now := range map[string]IPTables{"xtables-nft-multi": IPTablesNFT, "xtables-legacy-multi": IPTablesLegacy, "iptables-wrapper": "", "": ""} {
+	for program, now := range map[string]Kind{"xtables-nft-multi": KindNFT, "xtables-legacy-multi": KindLegacy, "iptables-wrapper": "", "": ""} {
 		useIPTables(t, program)
-		if got := CurrentIPTables(); got != now {
+		if got := CurrentKind(); got != now {
 			t.Errorf("%s: %q, want %q", program, got, now)
 		}
-		for _, made := range []IPTables{IPTablesNFT, IPTablesLegacy, ""} {
+		for _, made := range []Kind{KindNFT, KindLegacy, ""} {
 			want := "iptables-restore"
 			switched := made != "" && made != now && program != "iptables-wrapper"
 			if switched {
@@ -54,7 +54,7 @@ func TestIPTablesKind(t *testing.T) {
 			if kind == "" {
 				kind = now
 			}
-			if h.nft != (kind != IPTablesLegacy) || h.legacy != (kind != IPTablesNFT) || h.missing != (program == "" || switched) {
+			if h.nft != (kind != KindLegacy) || h.legacy != (kind != KindNFT) || h.missing != (program == "" || switched) {
 				t.Errorf("%q while the host has %q: identified as %+v", made, program, h)
 			}
 		}
@@ -64,13 +64,13 @@ func TestIPTablesKind(t *testing.T) {
 // TestBackendOfRecord: what iptables has made is not looked for in another backend when iptables is gone.
 func TestBackendOfRecord(t *testing.T) {
 	useIPTables(t, "")
-	for _, made := range []IPTables{IPTablesNFT, IPTablesLegacy} {
-		if got := backend(t.Context(), nil, made); got != iptablesBackend {
+	for _, made := range []Kind{KindNFT, KindLegacy} {
+		if got := Backend(t.Context(), nil, made); got != BackendIPTables {
 			t.Errorf("%s: %s", made, got)
 		}
 	}
-	configured := nftablesBackend
-	if got := backend(t.Context(), &configured, IPTablesNFT); got != configured {
+	configured := BackendNFTables
+	if got := Backend(t.Context(), &configured, KindNFT); got != configured {
 		t.Errorf("configured as %s: %s", configured, got)
 	}
 }

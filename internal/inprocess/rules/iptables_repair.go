@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"fmt"
@@ -17,18 +17,18 @@ const repairAttempts = 3
 
 // ownedIPTables are rules of a chain of plugins.
 type ownedIPTables struct {
-	*iptablesRules
+	*IPTables
 
-	owner *ruleSet
+	owner *Set
 }
 
 // iptables adds what is missing of a kind and a family: of all attachments together, else of each alone.
-func (m *missingRules) iptables(kind IPTables, family netfilter.Family) error {
+func (m *missingRules) iptables(kind Kind, family netfilter.Family) error {
 	var all []ownedIPTables
 	for _, c := range m.all {
-		for _, r := range c.rules {
-			if c.iptables == kind && r.iptables != nil && r.iptables.family == family {
-				all = append(all, ownedIPTables{r.iptables, c})
+		for _, r := range c.Changes {
+			if c.Kind == kind && r.IPTables != nil && r.IPTables.Family == family {
+				all = append(all, ownedIPTables{r.IPTables, c})
 			}
 		}
 	}
@@ -46,16 +46,16 @@ func (m *missingRules) iptables(kind IPTables, family netfilter.Family) error {
 	}
 	for _, one := range all {
 		if err := m.addMissing(lines, []ownedIPTables{one}); err != nil {
-			one.owner.repair.Fail(err)
+			one.owner.Repair.Fail(err)
 		}
 	}
 	return nil
 }
 
-func plainRules(all []ownedIPTables) []*iptablesRules {
-	plain := make([]*iptablesRules, len(all))
+func plainRules(all []ownedIPTables) []*IPTables {
+	plain := make([]*IPTables, len(all))
 	for i, r := range all {
-		plain[i] = r.iptablesRules
+		plain[i] = r.IPTables
 	}
 	return plain
 }
@@ -70,16 +70,16 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 	for _, table := range iptablesTables {
 		a := &iptablesAddition{table: table, lines: lines, host: host, done: map[string]bool{}}
 		for _, r := range all {
-			if r.table != table {
+			if r.Table != table {
 				continue
 			}
 			if slices.Contains(unlisted, table) {
 				m.checkUnlisted(r)
 				continue
 			}
-			m.lack(r.owner, a.missing(r.iptablesRules)...)
-			if !r.owner.repair.DryRun {
-				a.add(r.iptablesRules)
+			m.lack(r.owner, a.missing(r.IPTables)...)
+			if !r.owner.Repair.DryRun {
+				a.add(r.IPTables)
 			}
 		}
 		t.Table(table, &a.chains, &a.rules)
@@ -90,13 +90,13 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 // checkUnlisted asks iptables for each rule of a table that it cannot list, because another program has put into it
 // what iptables does not know. Which rules are missing is not told, so none are added.
 func (m *missingRules) checkUnlisted(r ownedIPTables) {
-	if err := r.check(m.ctx, r.owner.iptables); err != nil {
-		r.owner.repair.Fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
+	if err := r.Check(m.ctx, r.owner.Kind); err != nil {
+		r.owner.Repair.Fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
 	}
 }
 
-func (r *iptablesRules) unlistedError() error {
-	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", r.family.Program(), r.table)
+func (r *IPTables) unlistedError() error {
+	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", r.Family.Program(), r.Table)
 }
 
 // iptablesAddition is what is to be added to a table.
@@ -120,31 +120,31 @@ func (a *iptablesAddition) once(t *netfilter.Transaction, verb, chain string, ar
 }
 
 // missing tells in words what the host lacks of the rules.
-func (a *iptablesAddition) missing(r *iptablesRules) []string {
+func (a *iptablesAddition) missing(r *IPTables) []string {
 	var missing []string
-	for _, group := range r.shared {
-		for _, chain := range group.chains {
+	for _, group := range r.Shared {
+		for _, chain := range group.Chains {
 			if !a.host.hasChain(a.table, chain) {
 				missing = append(missing, a.chainText(chain))
 			}
 		}
-		missing = append(missing, a.missingOf(group.rules)...)
+		missing = append(missing, a.missingOf(group.Rules)...)
 	}
 	own, others := r.split()
 	switch {
-	case r.chain != "" && !a.host.hasChain(a.table, r.chain):
-		missing = append(missing, a.chainText(r.chain))
-	case !a.complete(r.chain, own):
-		missing = append(missing, "rules in "+a.chainText(r.chain))
+	case r.Chain != "" && !a.host.hasChain(a.table, r.Chain):
+		missing = append(missing, a.chainText(r.Chain))
+	case !a.complete(r.Chain, own):
+		missing = append(missing, "rules in "+a.chainText(r.Chain))
 	}
 	return append(missing, a.missingOf(others)...)
 }
 
-func (a *iptablesAddition) missingOf(rules []iptablesRule) []string {
+func (a *iptablesAddition) missingOf(rules []Rule) []string {
 	var missing []string
 	for _, rule := range rules {
-		if lines := a.lines.of(a.table, rule); !a.host.has(a.table, rule.chain, lines) {
-			missing = append(missing, fmt.Sprintf("rule in %s: %s", a.chainText(rule.chain), strings.Join(lines, "; ")))
+		if lines := a.lines.of(a.table, rule); !a.host.has(a.table, rule.Chain, lines) {
+			missing = append(missing, fmt.Sprintf("rule in %s: %s", a.chainText(rule.Chain), strings.Join(lines, "; ")))
 		}
 	}
 	return missing
@@ -155,9 +155,9 @@ func (a *iptablesAddition) chainText(chain string) string {
 }
 
 // split returns the rules of the attachment's own chain, and those in chains of others.
-func (r *iptablesRules) split() (own, others []iptablesRule) {
-	for _, rule := range r.rules {
-		if rule.chain == r.chain {
+func (r *IPTables) split() (own, others []Rule) {
+	for _, rule := range r.Rules {
+		if rule.Chain == r.Chain {
 			own = append(own, rule)
 		} else {
 			others = append(others, rule)
@@ -167,7 +167,7 @@ func (r *iptablesRules) split() (own, others []iptablesRule) {
 }
 
 // complete tells whether the attachment's own chain has its rules in their order.
-func (a *iptablesAddition) complete(chain string, own []iptablesRule) bool {
+func (a *iptablesAddition) complete(chain string, own []Rule) bool {
 	var lines []string
 	for _, rule := range own {
 		lines = append(lines, a.lines.of(a.table, rule)...)
@@ -176,23 +176,23 @@ func (a *iptablesAddition) complete(chain string, own []iptablesRule) bool {
 }
 
 // add writes the lines that make what is missing of the rules.
-func (a *iptablesAddition) add(r *iptablesRules) {
-	for _, group := range r.shared {
-		for _, chain := range group.chains {
+func (a *iptablesAddition) add(r *IPTables) {
+	for _, group := range r.Shared {
+		for _, chain := range group.Chains {
 			a.addChain(chain)
 		}
-		a.addRules(group.rules)
+		a.addRules(group.Rules)
 	}
 	own, others := r.split()
-	if r.chain != "" {
-		a.addChain(r.chain)
+	if r.Chain != "" {
+		a.addChain(r.Chain)
 	}
-	if !a.complete(r.chain, own) {
-		if a.host.hasChain(a.table, r.chain) {
-			a.once(&a.chains, "-F", r.chain, nil)
+	if !a.complete(r.Chain, own) {
+		if a.host.hasChain(a.table, r.Chain) {
+			a.once(&a.chains, "-F", r.Chain, nil)
 		}
 		for _, rule := range own {
-			a.once(&a.rules, "-A", rule.chain, rule.args)
+			a.once(&a.rules, "-A", rule.Chain, rule.Args)
 		}
 	}
 	a.addRules(others)
@@ -204,15 +204,15 @@ func (a *iptablesAddition) addChain(chain string) {
 	}
 }
 
-func (a *iptablesAddition) addRules(rules []iptablesRule) {
+func (a *iptablesAddition) addRules(rules []Rule) {
 	for _, rule := range rules {
-		if a.host.has(a.table, rule.chain, a.lines.of(a.table, rule)) {
+		if a.host.has(a.table, rule.Chain, a.lines.of(a.table, rule)) {
 			continue
 		}
 		verb := "-A"
-		if rule.first {
+		if rule.First {
 			verb = "-I"
 		}
-		a.once(&a.rules, verb, rule.chain, rule.args)
+		a.once(&a.rules, verb, rule.Chain, rule.Args)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"cmp"
@@ -13,29 +13,29 @@ import (
 
 // Names of the backends of rules.
 const (
-	iptablesBackend = "iptables"
-	nftablesBackend = "nftables"
+	BackendIPTables = "iptables"
+	BackendNFTables = "nftables"
 )
 
-// backend returns the configured backend, or that which the host has, iptables first. kind is which iptables the host had
+// Backend returns the configured backend, or that which the host has, iptables first. kind is which iptables the host had
 // when the rules were made.
-func backend(ctx context.Context, configured *string, kind IPTables) string {
+func Backend(ctx context.Context, configured *string, kind Kind) string {
 	switch {
 	case configured != nil:
 		return *configured
 	case !supportsIPTables(ctx, kind) && supportsNFTables():
-		return nftablesBackend
+		return BackendNFTables
 	}
-	return iptablesBackend
+	return BackendIPTables
 }
 
 // supportsIPTables tells whether iptables is usable. It is asked itself only if the answer
 // depends on modules that the kernel may load.
-func supportsIPTables(ctx context.Context, kind IPTables) bool {
+func supportsIPTables(ctx context.Context, kind Kind) bool {
 	if _, err := exec.LookPath(kind.program(netfilter.IPv4, "")); err != nil {
 		return kind != "" // it was there, and has to be there to remove them
 	}
-	if cmp.Or(kind, CurrentIPTables()) == IPTablesNFT {
+	if cmp.Or(kind, CurrentKind()) == KindNFT {
 		return supportsNFTables()
 	}
 	return canListRules(ctx, kind)
@@ -43,7 +43,7 @@ func supportsIPTables(ctx context.Context, kind IPTables) bool {
 
 // canListRules tells whether iptables can tell whether a chain exists. If it does not answer
 // because another program has its lock, it is usable.
-func canListRules(ctx context.Context, kind IPTables) bool {
+func canListRules(ctx context.Context, kind Kind) bool {
 	_, err := (&iptablesHost{ctx: ctx, kind: kind}).hasChain("filter", "INPUT")
 	return err == nil || ctx.Err() != nil || exits(err, exitLocked)
 }

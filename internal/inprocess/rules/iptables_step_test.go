@@ -1,12 +1,14 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // fakeIPTables is a host where every change fails. It has all rules if the file "exist" is in
@@ -44,11 +46,14 @@ func TestChangesInheritHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &Changes{}
-		for _, r := range append(testFirewall(t, "isolated"), testPortmap(t)) {
-			c.rules.add(rules{remove: remove, iptables: r})
+		c, errs := &Set{}, make([]error, 1)
+		for _, r := range []*IPTables{testAddress(), testChain(netfilter.IPv4)} {
+			c.Add(Change{Remove: remove, IPTables: r})
 		}
-		if err := Commit(t.Context(), hold, []*Changes{c})[0]; err == nil {
+		host := Open(t.Context(), hold, []*Set{c})
+		host.Commit([]*Set{c}, errs)
+		host.Close()
+		if errs[0] == nil {
 			t.Errorf("remove %t: no error", remove)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type iptablesListing map[string]map[string][]string
 
 // listIPTables lists all rules of a family in this network namespace, but for the tables that iptables cannot
 // list, which it names.
-func listIPTables(ctx context.Context, kind IPTables, family netfilter.Family) (listing iptablesListing, unlisted []string, err error) {
+func listIPTables(ctx context.Context, kind Kind, family netfilter.Family) (listing iptablesListing, unlisted []string, err error) {
 	text, err := netfilter.Runner{}.Run(ctx, "", kind.program(family, "-save"))
 	return listed(text), netfilter.Unlisted(text), err
 }

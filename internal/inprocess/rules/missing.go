@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"context"
@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
-// commitMissing adds the rules of chains that repair, as far as they are missing. Rules that are there stay where they
+// CommitMissing adds the rules of chains that repair, as far as they are missing. Rules that are there stay where they
 // are, except that the rules of one attachment alone, of which some are missing, are replaced in the transaction: their
 // order counts. Programs that change rules inherit the holds.
-func commitMissing(ctx context.Context, holds []*os.File, all []*ruleSet) {
-	all = slices.DeleteFunc(slices.Clone(all), func(c *ruleSet) bool { return c.repair == nil || len(c.rules) == 0 })
+func CommitMissing(ctx context.Context, holds []*os.File, all []*Set) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c *Set) bool { return c.Repair == nil || len(c.Changes) == 0 })
 	if len(all) == 0 {
 		return
 	}
@@ -28,10 +29,10 @@ func commitMissing(ctx context.Context, holds []*os.File, all []*ruleSet) {
 		defer files.CloseLocked(namespace)
 		_ = files.Lock(ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
 	}
-	m := &missingRules{ctx: ctx, holds: holds, all: all, incomplete: map[*ruleSet]bool{}}
+	m := &missingRules{ctx: ctx, holds: holds, all: all, incomplete: map[*Set]bool{}}
 	m.run(m.nftables)
 	for _, kind := range kindsOf(all) {
-		for _, family := range iptablesFamilies {
+		for _, family := range Families {
 			m.run(func() error { return m.iptables(kind, family) })
 		}
 	}
@@ -43,9 +44,9 @@ type missingRules struct {
 	ctx context.Context
 	// holds are inherited by programs that change rules.
 	holds []*os.File
-	all   []*ruleSet
+	all   []*Set
 	// incomplete are those of which rules were missing.
-	incomplete map[*ruleSet]bool
+	incomplete map[*Set]bool
 }
 
 // run makes an error, or a panic, that of all chains: which of them it is from is unknown.
@@ -61,16 +62,16 @@ func (m *missingRules) run(f func() error) {
 		err = context.Cause(m.ctx)
 	}
 	for _, c := range m.all {
-		c.repair.Fail(err)
+		c.Repair.Fail(err)
 	}
 }
 
 // lack notes what is missing of a chain's rules.
-func (m *missingRules) lack(c *ruleSet, what ...string) {
+func (m *missingRules) lack(c *Set, what ...string) {
 	for _, text := range what {
 		m.incomplete[c] = true
-		if !slices.Contains(c.repair.Missing, text) {
-			c.repair.Missing = append(c.repair.Missing, text)
+		if !slices.Contains(c.Repair.Missing, text) {
+			c.Repair.Missing = append(c.Repair.Missing, text)
 		}
 	}
 }
@@ -78,21 +79,14 @@ func (m *missingRules) lack(c *ruleSet, what ...string) {
 // forgetFlows does so for those whose rules have been added.
 func (m *missingRules) forgetFlows() {
 	repaired := &missingRules{ctx: m.ctx}
-	var translations []translation
+	var translations []flows.Translation
 	for _, c := range m.all {
-		if m.incomplete[c] && len(c.translations) > 0 && c.repair.Err == nil && !c.repair.DryRun {
-			repaired.all, translations = append(repaired.all, c), append(translations, c.translations...)
+		if m.incomplete[c] && len(c.Translations) > 0 && c.Repair.Err == nil && !c.Repair.DryRun {
+			repaired.all, translations = append(repaired.all, c), append(translations, c.Translations...)
 		}
 	}
 	if len(translations) == 0 {
 		return
 	}
-	repaired.run(func() error {
-		socket, err := dialFlows(m.ctx)
-		if err != nil {
-			return err
-		}
-		defer socket.Close() //nolint:errcheck // nothing is left to send
-		return forgetFlows(socket, translations)
-	})
+	repaired.run(func() error { return flows.Forget(m.ctx, translations) })
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"errors"
@@ -17,13 +17,13 @@ func (h *iptablesHost) removeDirectly(changes iptablesChangeList) iptablesChange
 	if h.legacy || h.socket == nil {
 		return changes
 	}
-	isDirect := func(change iptablesChange) bool { return change.remove && change.chain != "" }
+	isDirect := func(change iptablesChange) bool { return change.remove && change.Chain != "" }
 	err := h.socket.Change(func(b *netfilter.Batch) error {
 		for _, change := range changes {
 			if !isDirect(change) {
 				continue
 			}
-			if err := h.removeChain(b, change.iptablesRules); err != nil {
+			if err := h.removeChain(b, change.IPTables); err != nil {
 				return err
 			}
 		}
@@ -39,9 +39,9 @@ func (h *iptablesHost) removeDirectly(changes iptablesChangeList) iptablesChange
 var errCalled = errors.New("a rule of another program leads to the chain")
 
 // removeChain removes a chain, its rules, and what the plugin made that leads to it.
-func (h *iptablesHost) removeChain(b *netfilter.Batch, r *iptablesRules) error {
-	isJump := netfilter.JumpTo(r.chain)
-	table := h.nftablesTable(r.table)
+func (h *iptablesHost) removeChain(b *netfilter.Batch, r *IPTables) error {
+	isJump := netfilter.JumpTo(r.Chain)
+	table := h.nftablesTable(r.Table)
 	for _, caller := range r.callers() {
 		rules, err := b.Of(table, caller)
 		if err != nil {
@@ -50,27 +50,27 @@ func (h *iptablesHost) removeChain(b *netfilter.Batch, r *iptablesRules) error {
 		for _, rule := range rules {
 			switch {
 			case !isJump(rule):
-			case !rule.Mentions(r.comment):
+			case !rule.Mentions(r.Comment):
 				return errCalled
 			default:
 				b.DeleteRule(table, caller, rule)
 			}
 		}
 	}
-	b.FlushChain(table, r.chain)
-	b.DeleteChain(table, r.chain)
+	b.FlushChain(table, r.Chain)
+	b.DeleteChain(table, r.Chain)
 	return nil
 }
 
 // hasShared tells whether it is certain that a family has what all attachments share. To assert
 // it, iptables would list all rules of the host.
-func (h *iptablesHost) hasShared(r *iptablesRules) bool {
+func (h *iptablesHost) hasShared(r *IPTables) bool {
 	if h.legacy || h.socket == nil {
 		return false
 	}
-	for _, group := range r.shared {
-		for _, rule := range group.rules {
-			if rule.seen == nil || !h.socket.HasRule(h.nftablesTable(r.table), rule.chain, rule.seen) {
+	for _, group := range r.Shared {
+		for _, rule := range group.Rules {
+			if rule.Seen == nil || !h.socket.HasRule(h.nftablesTable(r.Table), rule.Chain, rule.Seen) {
 				return false
 			}
 		}

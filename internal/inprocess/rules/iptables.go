@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"context"
@@ -13,59 +13,59 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// iptablesRules are rules of one attachment in one table of one family.
-type iptablesRules struct {
-	family netfilter.Family
-	table  string
-	// shared are what all attachments use. They are made where they are missing, and stay.
-	shared []iptablesGroup
-	// chain is the one of the attachment alone; empty if it has none.
-	chain string
-	// comment is that of the rules in chains of others that lead to the chain: another program's rule may do so, too.
-	comment string
-	// rules are those of the attachment, in its chain and in chains of others.
-	rules []iptablesRule
-	// address is what rules in chains of others name if there is no chain: an earlier
+// IPTables are rules of one attachment in one table of one family.
+type IPTables struct {
+	Family netfilter.Family
+	Table  string
+	// Shared are what all attachments use. They are made where they are missing, and stay.
+	Shared []Group
+	// Chain is the one of the attachment alone; empty if it has none.
+	Chain string
+	// Comment is that of the rules in chains of others that lead to the chain: another program's rule may do so, too.
+	Comment string
+	// Rules are those of the attachment, in its chain and in chains of others.
+	Rules []Rule
+	// Address is what rules in chains of others name if there is no chain: an earlier
 	// attachment with the address may have left them.
-	address net.IP
+	Address net.IP
 }
 
-// iptablesGroup are chains and rules that all attachments use, in the order in which they are
+// Group are chains and rules that all attachments use, in the order in which they are
 // made.
-type iptablesGroup struct {
-	chains []string
-	rules  []iptablesRule
+type Group struct {
+	Chains []string
+	Rules  []Rule
 }
 
-// iptablesRule is a rule in a chain.
-type iptablesRule struct {
-	chain string
-	args  []string
-	// first is whether it is inserted before the rules that the chain has.
-	first bool
-	// seen recognizes the rule as iptables-nft has made it; nil if only iptables can tell.
-	seen func(netfilter.ListedRule) bool
+// Rule is a rule in a chain.
+type Rule struct {
+	Chain string
+	Args  []string
+	// First is whether it is inserted before the rules that the chain has.
+	First bool
+	// Seen recognizes the rule as iptables-nft has made it; nil if only iptables can tell.
+	Seen func(netfilter.ListedRule) bool
 }
 
-// add adds a rule unless there is the same: that of the first of two addresses stays where
+// Add adds a rule unless there is the same: that of the first of two addresses stays where
 // it is. iptables does not distinguish "TCP" and "tcp".
-func (r *iptablesRules) add(rule iptablesRule) {
-	same := func(other iptablesRule) bool {
-		return other.chain == rule.chain && slices.EqualFunc(other.args, rule.args, strings.EqualFold)
+func (r *IPTables) Add(rule Rule) {
+	same := func(other Rule) bool {
+		return other.Chain == rule.Chain && slices.EqualFunc(other.Args, rule.Args, strings.EqualFold)
 	}
-	if !slices.ContainsFunc(r.rules, same) {
-		r.rules = append(r.rules, rule)
+	if !slices.ContainsFunc(r.Rules, same) {
+		r.Rules = append(r.Rules, rule)
 	}
 }
 
-var iptablesFamilies = []netfilter.Family{netfilter.IPv4, netfilter.IPv6}
+var Families = []netfilter.Family{netfilter.IPv4, netfilter.IPv6}
 
 // iptablesTables are the tables that the plugins use, in the order of transactions.
 var iptablesTables = []string{"filter", "nat"}
 
 // iptablesChange is what one attachment adds or removes.
 type iptablesChange struct {
-	*iptablesRules
+	*IPTables
 
 	remove bool
 	// owner is the index of the attachment's chain of plugins.
@@ -80,20 +80,20 @@ type iptablesChangeList []iptablesChange
 
 // in returns the changes in one table.
 func (l iptablesChangeList) in(table string) iptablesChangeList {
-	return slices.DeleteFunc(slices.Clone(l), func(c iptablesChange) bool { return c.table != table })
+	return slices.DeleteFunc(slices.Clone(l), func(c iptablesChange) bool { return c.Table != table })
 }
 
 // adds tells whether rules with the address of a change are among those to add: a chain may have
 // the firewall plugin twice, and each rule is made once.
 func (l iptablesChangeList) adds(change iptablesChange) bool {
 	return slices.ContainsFunc(l, func(c iptablesChange) bool {
-		return !c.remove && c.table == change.table && c.address.Equal(change.address)
+		return !c.remove && c.Table == change.Table && c.Address.Equal(change.Address)
 	})
 }
 
 // commit commits the rules of all chains, and joins the errors of each. All tables are one
 // call of iptables-restore, which commits one after another.
-func (h *iptablesHost) commit(all []*ruleSet, errs []error) {
+func (h *iptablesHost) commit(all []*Set, errs []error) {
 	changes := h.removeDirectly(h.changes(all))
 	if h.restore(&changes.transaction(iptablesTables...).Transaction) == nil {
 		return
@@ -109,12 +109,12 @@ func (h *iptablesHost) commit(all []*ruleSet, errs []error) {
 
 // changes returns the changes of the kind and the family, without the removal of what is known not to
 // exist.
-func (h *iptablesHost) changes(all []*ruleSet) iptablesChangeList {
+func (h *iptablesHost) changes(all []*Set) iptablesChangeList {
 	var changes iptablesChangeList
 	for i, c := range all {
-		for _, r := range c.rules {
-			if c.iptables == h.kind && r.iptables != nil && r.iptables.family == h.family {
-				changes = append(changes, iptablesChange{iptablesRules: r.iptables, remove: r.remove, owner: i})
+		for _, r := range c.Changes {
+			if c.Kind == h.kind && r.IPTables != nil && r.IPTables.Family == h.family {
+				changes = append(changes, iptablesChange{IPTables: r.IPTables, remove: r.Remove, owner: i})
 			}
 		}
 	}
@@ -124,12 +124,12 @@ func (h *iptablesHost) changes(all []*ruleSet) iptablesChangeList {
 	h.identify()
 	var needed iptablesChangeList
 	for _, change := range changes {
-		change.exists = change.address != nil && (needed.adds(change) || h.names(change.iptablesRules))
-		if change.remove && (h.lacks(change.table, change.chain) || change.address != nil && (!change.exists || h.missing && h.lacks(change.table, chainsOf(change.rules)[0]))) {
+		change.exists = change.Address != nil && (needed.adds(change) || h.names(change.IPTables))
+		if change.remove && (h.lacks(change.Table, change.Chain) || change.Address != nil && (!change.exists || h.missing && h.lacks(change.Table, chainsOf(change.Rules)[0]))) {
 			continue // without the program, nothing can be said of the rules, but there is no chain that has any
 		}
 		if !change.remove {
-			change.ready = h.hasShared(change.iptablesRules)
+			change.ready = h.hasShared(change.IPTables)
 		}
 		needed = append(needed, change)
 	}
@@ -144,9 +144,9 @@ func (h *iptablesHost) made(changes iptablesChangeList) bool {
 		if change.remove {
 			return false
 		}
-		t.check(change.iptablesRules)
+		t.check(change.IPTables)
 	}
-	return h.restoreTable(&t.Transaction, changes[0].table) == nil
+	return h.restoreTable(&t.Transaction, changes[0].Table) == nil
 }
 
 // commitTable makes the changes in one table after a transaction has failed. What all share is
@@ -169,22 +169,22 @@ func (h *iptablesHost) commitSteps(change iptablesChange) error {
 	case h.ctx.Err() != nil:
 		return context.Cause(h.ctx)
 	case change.remove:
-		return h.removeSteps(change.iptablesRules)
+		return h.removeSteps(change.IPTables)
 	}
-	return h.addSteps(change.iptablesRules)
+	return h.addSteps(change.IPTables)
 }
 
 // callers returns the chains of others that lead to the chain.
-func (r *iptablesRules) callers() []string {
-	return slices.DeleteFunc(chainsOf(r.rules), func(chain string) bool { return chain == r.chain })
+func (r *IPTables) callers() []string {
+	return slices.DeleteFunc(chainsOf(r.Rules), func(chain string) bool { return chain == r.Chain })
 }
 
 // chainsOf returns the chains that the rules are in.
-func chainsOf(rules []iptablesRule) []string {
+func chainsOf(rules []Rule) []string {
 	var chains []string
 	for _, rule := range rules {
-		if !slices.Contains(chains, rule.chain) {
-			chains = append(chains, rule.chain)
+		if !slices.Contains(chains, rule.Chain) {
+			chains = append(chains, rule.Chain)
 		}
 	}
 	return chains

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ type iptablesHost struct {
 	holds  []*os.File
 	family netfilter.Family
 	// kind is which program has made the rules. Empty: that of the host.
-	kind IPTables
+	kind Kind
 	// socket is nil if there is no connection.
 	socket *netfilter.Socket
 	// nft and legacy are whether iptables may be that program. Both: it is unknown, or there
@@ -40,8 +40,8 @@ type iptablesHost struct {
 func (h *iptablesHost) identify() {
 	_, err := exec.LookPath(h.kind.program(h.family, "-restore"))
 	h.missing = err != nil
-	kind := cmp.Or(h.kind, CurrentIPTables())
-	h.nft, h.legacy = kind != IPTablesLegacy, kind != IPTablesNFT
+	kind := cmp.Or(h.kind, CurrentKind())
+	h.nft, h.legacy = kind != KindLegacy, kind != KindNFT
 }
 
 // lacks tells whether it is certain that a table has no such chain.
@@ -72,14 +72,14 @@ func (h *iptablesHost) lacksLegacyChain(table, chain string) bool {
 }
 
 // names tells whether rules that are to be added may exist.
-func (h *iptablesHost) names(r *iptablesRules) bool {
+func (h *iptablesHost) names(r *IPTables) bool {
 	if h.legacy || h.socket == nil {
 		return h.namesSlowly(r)
 	}
-	table := h.nftablesTable(r.table)
-	for _, chain := range chainsOf(r.rules) {
+	table := h.nftablesTable(r.Table)
+	for _, chain := range chainsOf(r.Rules) {
 		rules, err := h.socket.List(table, chain)
-		if err != nil || slices.ContainsFunc(rules, netfilter.Containing(netfilter.IPBytes(r.address))) {
+		if err != nil || slices.ContainsFunc(rules, netfilter.Containing(netfilter.IPBytes(r.Address))) {
 			return true
 		}
 	}
@@ -92,10 +92,10 @@ func (h *iptablesHost) nftablesTable(name string) *netfilter.Table {
 }
 
 // namesSlowly asks iptables for the rules.
-func (h *iptablesHost) namesSlowly(r *iptablesRules) bool {
-	for _, chain := range chainsOf(r.rules) {
-		isNamed := func(rule string) bool { return strings.Contains(rule, " "+r.address.String()+"/") }
-		if h.missing || slices.ContainsFunc(h.rulesIn(r.table, chain), isNamed) {
+func (h *iptablesHost) namesSlowly(r *IPTables) bool {
+	for _, chain := range chainsOf(r.Rules) {
+		isNamed := func(rule string) bool { return strings.Contains(rule, " "+r.Address.String()+"/") }
+		if h.missing || slices.ContainsFunc(h.rulesIn(r.Table, chain), isNamed) {
 			return true
 		}
 	}

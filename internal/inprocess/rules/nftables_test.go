@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/google/nftables/expr"
 
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -16,17 +17,16 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
+// published is a table with a rule for each of some attachments.
+var published = &netfilter.Table{Family: netfilter.IPv4, Name: "cni_hostport", Chains: []netfilter.Chain{{Name: "hostports"}}}
+
 // publishing returns what publishes a port of each of some attachments, or removes it.
-func publishing(t *testing.T, remove bool, ids ...string) (all []*ruleSet) {
-	t.Helper()
+func publishing(remove bool, ids ...string) (all []*Set) {
 	for _, id := range ids {
-		conf := &portmapConfig{network: "n", containerID: id}
-		conf.RuntimeConfig.PortMappings = []portMapping{{8080, 80, "tcp", ""}}
-		r, err := conf.nftables(address(t, "10.0.0.5/24"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, &ruleSet{rules: []rules{{remove: remove, nftables: r}}})
+		all = append(all, &Set{Changes: []Change{{Remove: remove, NFTables: &NFTables{
+			Table: published, Chains: []string{"hostports"}, Owns: func(comment string) bool { return comment == id },
+			Rules: []netfilter.Rule{{Chain: "hostports", Comment: id, Exprs: netfilter.Verdict(expr.VerdictReturn, "")}},
+		}}}})
 	}
 	return all
 }
@@ -46,22 +46,22 @@ func TestRootRemovalAfterReload(t *testing.T) {
 			return err
 		}
 		defer s.Close()
-		if err := errors.Join(commitBatch(s, publishing(t, false, "zero", "one", "two")), commitBatch(s, publishing(t, true, "zero"))); err != nil {
+		if err := errors.Join(commitBatch(s, publishing(false, "zero", "one", "two")), commitBatch(s, publishing(true, "zero"))); err != nil {
 			return err
 		}
 		fills := 0
 		err = s.Change(func(b *netfilter.Batch) error {
-			err := publishing(t, true, "one")[0].rules[0].nftables.change(b, true)
+			err := publishing(true, "one")[0].Changes[0].NFTables.change(b, true)
 			if fills++; fills > 1 {
 				return err
 			}
 			sandbox.Run(t, "nft", "flush", "ruleset")
-			return errors.Join(err, commitBatch(s, publishing(t, false, "one", "two")))
+			return errors.Join(err, commitBatch(s, publishing(false, "one", "two")))
 		})
 		if err != nil || fills != 2 {
 			t.Errorf("%v, and the batch is filled %d times: want a second time, as the handles were of before the reload", err, fills)
 		}
-		listed, err := s.List(publishing(t, true, "one")[0].rules[0].nftables.table, publishedChain)
+		listed, err := s.List(published, "hostports")
 		var left []string
 		for _, rule := range listed {
 			left = append(left, rule.Comment())

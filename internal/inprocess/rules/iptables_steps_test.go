@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestRootSharedIsMadeByOne(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer stop()
-		(&iptablesHost{ctx: ctx, family: netfilter.IPv4}).makeShared(changesOf(false, testFirewall(t, "")...), "filter")
+		(&iptablesHost{ctx: ctx, family: netfilter.IPv4}).makeShared(changesOf(false, testAddress()), "filter")
 		if ctx.Err() == nil {
 			t.Error("it did not wait for the lock")
 		}
@@ -57,7 +57,7 @@ func TestRootSharedIsMadeByOne(t *testing.T) {
 // not succeed while they are there, with a chain of the attachment as without.
 func TestRootReloadedRulesAreNotGone(t *testing.T) {
 	roottest.Require(t)
-	for name, attachment := range map[string][]*iptablesRules{"chain": {testPortmap(t)}, "address": testFirewall(t, "")} {
+	for name, attachment := range map[string][]*IPTables{"chain": {testChain(netfilter.IPv4)}, "address": {testAddress()}} {
 		netns, err := ns.TempNetNS()
 		if err != nil {
 			t.Fatal(err)
@@ -69,11 +69,11 @@ func TestRootReloadedRulesAreNotGone(t *testing.T) {
 			}
 			defer socket.Close()
 			commit := func(remove bool) error {
-				c, errs := &ruleSet{iptables: IPTablesNFT}, make([]error, 1)
+				c, errs := &Set{Kind: KindNFT}, make([]error, 1)
 				for _, r := range attachment {
-					c.rules = append(c.rules, rules{iptables: r, remove: remove})
+					c.Changes = append(c.Changes, Change{IPTables: r, Remove: remove})
 				}
-				(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, kind: IPTablesNFT, socket: socket}).commit([]*ruleSet{c}, errs)
+				(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, kind: KindNFT, socket: socket}).commit([]*Set{c}, errs)
 				return errs[0]
 			}
 			reload := exec.CommandContext(t.Context(), "sh", "-c", "rules=$(nft list ruleset) && nft flush ruleset && echo \"$rules\" | nft -f -")

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"cmp"
@@ -19,10 +19,10 @@ import (
 // makeShared makes what all attachments use in a table, as far as possible, and returns whether
 // there is anything. Of several processes one makes it.
 func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool {
-	var groups []iptablesGroup
+	var groups []Group
 	done := map[string]bool{}
 	for _, change := range changes {
-		for _, group := range change.shared {
+		for _, group := range change.Shared {
 			t := &iptablesTransaction{}
 			t.addGroup(group)
 			if text := t.String(); !change.remove && !done[text] {
@@ -47,7 +47,7 @@ func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool
 }
 
 // makeGroup makes what is missing of a group: in one transaction if it does not exist at all.
-func (h *iptablesHost) makeGroup(group iptablesGroup, table string) {
+func (h *iptablesHost) makeGroup(group Group, table string) {
 	existing, all := &iptablesTransaction{}, &iptablesTransaction{}
 	existing.checkGroup(group)
 	all.addGroup(group)
@@ -57,43 +57,43 @@ func (h *iptablesHost) makeGroup(group iptablesGroup, table string) {
 }
 
 // makeSteps makes what is missing of the group.
-func (h *iptablesHost) makeSteps(g iptablesGroup, table string) error {
-	for _, chain := range g.chains {
+func (h *iptablesHost) makeSteps(g Group, table string) error {
+	for _, chain := range g.Chains {
 		if err := h.ensureChain(table, chain); err != nil {
 			return err
 		}
 	}
-	return h.ensureRules(table, g.rules)
+	return h.ensureRules(table, g.Rules)
 }
 
 // addSteps adds what is missing of the rules, and of what they use.
-func (h *iptablesHost) addSteps(r *iptablesRules) error {
-	for _, group := range r.shared {
-		if err := h.makeSteps(group, r.table); err != nil {
+func (h *iptablesHost) addSteps(r *IPTables) error {
+	for _, group := range r.Shared {
+		if err := h.makeSteps(group, r.Table); err != nil {
 			return err
 		}
 	}
-	if r.chain != "" {
-		if err := h.ensureChain(r.table, r.chain); err != nil {
+	if r.Chain != "" {
+		if err := h.ensureChain(r.Table, r.Chain); err != nil {
 			return err
 		}
 	}
-	return h.ensureRules(r.table, r.rules)
+	return h.ensureRules(r.Table, r.Rules)
 }
 
 // removeSteps removes what there is of the rules. Those of a chain are removed by what leads
 // to it: the configuration may have changed since ADD.
-func (h *iptablesHost) removeSteps(r *iptablesRules) (err error) {
-	if r.chain == "" {
+func (h *iptablesHost) removeSteps(r *IPTables) (err error) {
+	if r.Chain == "" {
 		var errs []error
-		for _, rule := range r.rules {
-			errs = append(errs, h.deleteRule(r.table, rule))
+		for _, rule := range r.Rules {
+			errs = append(errs, h.deleteRule(r.Table, rule))
 		}
 		return errors.Join(append(errs, h.requireGone(r))...)
 	}
 	for range removalAttempts {
 		var exists bool
-		if exists, err = h.hasChain(r.table, r.chain); err != nil || !exists {
+		if exists, err = h.hasChain(r.Table, r.Chain); err != nil || !exists {
 			return cmp.Or(err, h.requireGone(r))
 		}
 		t := &iptablesTransaction{}
@@ -102,8 +102,8 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) (err error) {
 				return err
 			}
 		}
-		t.removeChain(r.chain)
-		if err = h.restoreTable(&t.Transaction, r.table); err == nil {
+		t.removeChain(r.Chain)
+		if err = h.restoreTable(&t.Transaction, r.Table); err == nil {
 			return nil
 		}
 	}
@@ -112,15 +112,15 @@ func (h *iptablesHost) removeSteps(r *iptablesRules) (err error) {
 
 // requireGone returns an error if the kernel still has the chain, or rules with the address: those of a ruleset that was saved and
 // loaded again have a form that iptables does not know. It calls a table with them incompatible, or says that there is nothing.
-func (h *iptablesHost) requireGone(r *iptablesRules) error {
-	gone := h.legacy || h.socket == nil || r.address != nil && !h.names(r)
-	if r.address == nil {
-		gone = gone || r.chain == "" || h.lacksChain(r.table, r.chain)
+func (h *iptablesHost) requireGone(r *IPTables) error {
+	gone := h.legacy || h.socket == nil || r.Address != nil && !h.names(r)
+	if r.Address == nil {
+		gone = gone || r.Chain == "" || h.lacksChain(r.Table, r.Chain)
 	}
 	if gone {
 		return nil
 	}
-	return fmt.Errorf("chain %s of table %s has rules that iptables does not show as they were made: if a saved ruleset was loaded, delete them with nft -a list ruleset and nft delete rule", cmp.Or(r.chain, chainsOf(r.rules)[0]), r.table)
+	return fmt.Errorf("chain %s of table %s has rules that iptables does not show as they were made: if a saved ruleset was loaded, delete them with nft -a list ruleset and nft delete rule", cmp.Or(r.Chain, chainsOf(r.Rules)[0]), r.Table)
 }
 
 // removalAttempts is how often what leads to a chain is looked for: another process may be
@@ -128,13 +128,13 @@ func (h *iptablesHost) requireGone(r *iptablesRules) error {
 const removalAttempts = 3
 
 // removeCalls removes the rules of the attachment in a chain of others that lead to its own.
-func (h *iptablesHost) removeCalls(t *iptablesTransaction, r *iptablesRules, caller string) error {
-	for line := range netfilter.Lines(strings.Join(h.rulesIn(r.table, caller), "\n")) {
-		if !strings.HasSuffix(line.Rule, " -j "+r.chain) {
+func (h *iptablesHost) removeCalls(t *iptablesTransaction, r *IPTables, caller string) error {
+	for line := range netfilter.Lines(strings.Join(h.rulesIn(r.Table, caller), "\n")) {
+		if !strings.HasSuffix(line.Rule, " -j "+r.Chain) {
 			continue
 		}
-		if words, err := netfilter.Split(line.Rule); err != nil || netfilter.Option(words, "--comment") != r.comment {
-			return fmt.Errorf("chain %s of table %s stays: %w: %s", r.chain, r.table, errCalled, line.Rule)
+		if words, err := netfilter.Split(line.Rule); err != nil || netfilter.Option(words, "--comment") != r.Comment {
+			return fmt.Errorf("chain %s of table %s stays: %w: %s", r.Chain, r.Table, errCalled, line.Rule)
 		}
 		t.Delete(line.Rule)
 	}

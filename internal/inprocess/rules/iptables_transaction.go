@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"fmt"
@@ -22,11 +22,11 @@ func (l iptablesChangeList) transaction(tables ...string) *iptablesTransaction {
 		for _, change := range l.in(table) {
 			switch {
 			case change.remove:
-				lines.remove(change.iptablesRules)
+				lines.remove(change.IPTables)
 			case change.exists:
-				lines.Fail(fmt.Errorf("rules of %s exist already", change.address))
+				lines.Fail(fmt.Errorf("rules of %s exist already", change.Address))
 			default:
-				lines.add(change.iptablesRules, change.ready)
+				lines.add(change.IPTables, change.ready)
 			}
 		}
 		t.Table(table, &lines.Transaction)
@@ -35,62 +35,62 @@ func (l iptablesChangeList) transaction(tables ...string) *iptablesTransaction {
 }
 
 // add adds the rules of an attachment, and asserts what is shared, unless that is ready.
-func (t *iptablesTransaction) add(r *iptablesRules, ready bool) {
+func (t *iptablesTransaction) add(r *IPTables, ready bool) {
 	if !ready {
 		t.checkShared(r)
 	}
-	if r.chain != "" {
-		t.Line("-N", r.chain)
+	if r.Chain != "" {
+		t.Line("-N", r.Chain)
 	}
-	t.addRules(r.rules)
+	t.addRules(r.Rules)
 }
 
 // addGroup makes what is shared.
-func (t *iptablesTransaction) addGroup(g iptablesGroup) {
-	for _, chain := range g.chains {
+func (t *iptablesTransaction) addGroup(g Group) {
+	for _, chain := range g.Chains {
 		t.Line("-N", chain)
 	}
-	t.addRules(g.rules)
+	t.addRules(g.Rules)
 }
 
-func (t *iptablesTransaction) addRules(rules []iptablesRule) {
+func (t *iptablesTransaction) addRules(rules []Rule) {
 	for _, rule := range rules {
-		if rule.first {
-			t.Line("-I", rule.chain, rule.args...)
+		if rule.First {
+			t.Line("-I", rule.Chain, rule.Args...)
 		} else {
-			t.Line("-A", rule.chain, rule.args...)
+			t.Line("-A", rule.Chain, rule.Args...)
 		}
 	}
 }
 
 // check asserts that all rules exist.
-func (t *iptablesTransaction) check(r *iptablesRules) {
+func (t *iptablesTransaction) check(r *IPTables) {
 	t.checkShared(r)
-	for _, rule := range r.rules {
-		t.Line("-C", rule.chain, rule.args...)
+	for _, rule := range r.Rules {
+		t.Line("-C", rule.Chain, rule.Args...)
 	}
 }
 
-func (t *iptablesTransaction) checkShared(r *iptablesRules) {
-	for _, group := range r.shared {
+func (t *iptablesTransaction) checkShared(r *IPTables) {
+	for _, group := range r.Shared {
 		t.checkGroup(group)
 	}
 }
 
-func (t *iptablesTransaction) checkGroup(g iptablesGroup) {
-	for _, rule := range g.rules {
-		t.Line("-C", rule.chain, rule.args...)
+func (t *iptablesTransaction) checkGroup(g Group) {
+	for _, rule := range g.Rules {
+		t.Line("-C", rule.Chain, rule.Args...)
 	}
 }
 
 // remove removes the rules of an attachment and its chain.
-func (t *iptablesTransaction) remove(r *iptablesRules) {
-	for _, rule := range r.rules {
-		if rule.chain != r.chain {
-			t.Line("-D", rule.chain, rule.args...)
+func (t *iptablesTransaction) remove(r *IPTables) {
+	for _, rule := range r.Rules {
+		if rule.Chain != r.Chain {
+			t.Line("-D", rule.Chain, rule.Args...)
 		}
 	}
-	t.removeChain(r.chain)
+	t.removeChain(r.Chain)
 }
 
 // removeChain removes a chain that no rule leads to; an empty name is none.

@@ -1,10 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -17,7 +16,7 @@ import (
 
 // committed commits changes of attachments one after another on a host of its own, and returns the
 // rules of a chain of the table filter.
-func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines []string) {
+func committed(t *testing.T, chain string, commits ...[]*IPTables) (lines []string) {
 	t.Helper()
 	netns, err := ns.TempNetNS()
 	if err != nil {
@@ -31,11 +30,11 @@ func committed(t *testing.T, chain string, commits ...[]*iptablesRules) (lines [
 		}
 		defer socket.Close()
 		for _, all := range commits {
-			c, errs := &ruleSet{}, make([]error, 1)
+			c, errs := &Set{}, make([]error, 1)
 			for _, r := range all {
-				c.rules = append(c.rules, rules{iptables: r})
+				c.Changes = append(c.Changes, Change{IPTables: r})
 			}
-			(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, socket: socket}).commit([]*ruleSet{c}, errs)
+			(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, socket: socket}).commit([]*Set{c}, errs)
 			if errs[0] != nil {
 				return errs[0]
 			}
@@ -55,17 +54,16 @@ func TestRootRulesAreMadeOnce(t *testing.T) {
 	roottest.Require(t)
 	want := []string{
 		"-N CNI-FORWARD",
-		`-A CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -j CNI-ADMIN`,
+		`-A CNI-FORWARD -m comment --comment overrides -j CNI-ADMIN`,
 		"-A CNI-FORWARD -d 10.0.0.5/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
 		"-A CNI-FORWARD -s 10.0.0.5/32 -j ACCEPT",
 	}
-	firewall := testFirewall(t, "")
-	shared := &iptablesRules{family: netfilter.IPv4, table: "filter", shared: firewall[0].shared}
-	for name, commits := range map[string][][]*iptablesRules{
-		"twice in a chain":       {slices.Concat(firewall, firewall)},
-		"before another table's": {{shared}, slices.Concat(firewall, []*iptablesRules{testPortmap(t)})},
+	shared := &IPTables{Family: netfilter.IPv4, Table: "filter", Shared: testAddress().Shared}
+	for name, commits := range map[string][][]*IPTables{
+		"twice in a chain":       {{testAddress(), testAddress()}},
+		"before another table's": {{shared}, {testAddress(), testChain(netfilter.IPv4)}},
 	} {
-		if diff := gocmp.Diff(want, committed(t, forwardChain, commits...)); diff != "" {
+		if diff := gocmp.Diff(want, committed(t, "CNI-FORWARD", commits...)); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}

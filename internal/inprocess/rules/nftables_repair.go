@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"fmt"
@@ -23,39 +23,39 @@ func (m *missingRules) nftables() error {
 	if err != nil {
 		return err
 	}
-	var owners []*ruleSet
-	var changes []*ruleSet
+	var owners []*Set
+	var changes []*Set
 	for _, c := range m.all {
-		if len(lacking[c]) > 0 && !c.repair.DryRun {
-			owners, changes = append(owners, c), append(changes, &ruleSet{rules: lacking[c]})
+		if len(lacking[c]) > 0 && !c.Repair.DryRun {
+			owners, changes = append(owners, c), append(changes, &Set{Changes: lacking[c]})
 		}
 	}
 	if len(changes) == 0 || commitBatch(socket, changes) == nil {
 		return nil
 	}
 	for i, c := range changes {
-		owners[i].repair.Fail(commitBatch(socket, []*ruleSet{c}))
+		owners[i].Repair.Fail(commitBatch(socket, []*Set{c}))
 	}
 	return nil
 }
 
 // lackingNFTables returns the rules of each chain of plugins that are to be replaced.
-func (m *missingRules) lackingNFTables(listings *netfilter.Listings) (map[*ruleSet][]rules, error) {
-	lacking := map[*ruleSet][]rules{}
+func (m *missingRules) lackingNFTables(listings *netfilter.Listings) (map[*Set][]Change, error) {
+	lacking := map[*Set][]Change{}
 	for _, c := range m.all {
-		for _, r := range c.rules {
-			if r.nftables == nil {
+		for _, r := range c.Changes {
+			if r.NFTables == nil {
 				continue
 			}
-			missing, err := r.nftables.missing(listings)
+			missing, err := r.NFTables.missing(listings)
 			if err != nil {
 				return nil, err
 			}
 			if len(missing) > 0 {
 				m.lack(c, missing...)
-				again := *r.nftables
-				again.replace = true
-				lacking[c] = append(lacking[c], rules{nftables: &again})
+				again := *r.NFTables
+				again.Replace = true
+				lacking[c] = append(lacking[c], Change{NFTables: &again})
 			}
 		}
 	}
@@ -64,22 +64,22 @@ func (m *missingRules) lackingNFTables(listings *netfilter.Listings) (map[*ruleS
 
 // missing tells in words what is missing of the rules of an attachment, and of what all
 // attachments share. Rules are counted: programs of other versions express them otherwise.
-func (r *nftablesRules) missing(l *netfilter.Listings) ([]string, error) {
+func (r *NFTables) missing(l *netfilter.Listings) ([]string, error) {
 	var missing []string
 	lack := func(chain string, count int) {
 		if count > 0 {
-			missing = append(missing, fmt.Sprintf("nftables: %s in chain %s of table %s %s", counted(count), chain, r.table.Family, r.table.Name))
+			missing = append(missing, fmt.Sprintf("nftables: %s in chain %s of table %s %s", counted(count), chain, r.Table.Family, r.Table.Name))
 		}
 	}
-	for _, chain := range r.table.Chains {
-		listed, err := l.Of(r.table, chain.Name)
+	for _, chain := range r.Table.Chains {
+		listed, err := l.Of(r.Table, chain.Name)
 		if err != nil {
 			return nil, err
 		}
 		lack(chain.Name, len(chain.Rules)-len(listed))
 	}
-	for _, chain := range r.chains {
-		_, count, err := r.listed(l, chain)
+	for _, chain := range r.Chains {
+		_, count, err := r.Listed(l, chain)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // each rule is added to a chain of its own in an empty network namespace. Only so is a listing
 // of thousands of rules compared without a process for each, whatever the version and backend.
 type canonicalRules struct {
-	kind   IPTables
+	kind   Kind
 	family netfilter.Family
 	// chains have the number of the chain that a rule of a table is in.
 	chains  map[string]int
@@ -28,7 +28,7 @@ type canonicalRules struct {
 var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
 
 // canonical returns the lines of all rules of the changes.
-func canonical(ctx context.Context, kind IPTables, family netfilter.Family, all []*iptablesRules) (*canonicalRules, error) {
+func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*IPTables) (*canonicalRules, error) {
 	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}
 	text := c.text(all)
 	empty, err := netns.New()
@@ -47,12 +47,12 @@ func canonical(ctx context.Context, kind IPTables, family netfilter.Family, all 
 }
 
 // text returns the input of iptables-restore.
-func (c *canonicalRules) text(all []*iptablesRules) *netfilter.Transaction {
+func (c *canonicalRules) text(all []*IPTables) *netfilter.Transaction {
 	t := &netfilter.Transaction{}
 	for _, table := range iptablesTables {
 		lines, targets := &netfilter.Transaction{}, map[string]bool{}
 		for _, r := range all {
-			if r.table != table {
+			if r.Table != table {
 				continue
 			}
 			for _, rule := range r.everyRule() {
@@ -64,37 +64,37 @@ func (c *canonicalRules) text(all []*iptablesRules) *netfilter.Transaction {
 	return t
 }
 
-func (c *canonicalRules) add(t *netfilter.Transaction, table string, rule iptablesRule, targets map[string]bool) {
+func (c *canonicalRules) add(t *netfilter.Transaction, table string, rule Rule, targets map[string]bool) {
 	key := ruleKey(table, rule)
 	if _, done := c.chains[key]; done {
 		return
 	}
 	c.chains[key] = len(c.chains)
-	if target := netfilter.Option(rule.args, "-j"); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
+	if target := netfilter.Option(rule.Args, "-j"); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
 		targets[target] = true
 		t.Line("-N", target)
 	}
 	t.Line("-N", canonicalChain(c.chains[key]))
-	t.Line("-A", canonicalChain(c.chains[key]), rule.args...)
+	t.Line("-A", canonicalChain(c.chains[key]), rule.Args...)
 }
 
 func canonicalChain(number int) string { return fmt.Sprintf("RULE-%d", number) }
 
 // ruleKey identifies a rule whatever its chain.
-func ruleKey(table string, rule iptablesRule) string {
-	return table + "\x00" + strings.Join(rule.args, "\x00")
+func ruleKey(table string, rule Rule) string {
+	return table + "\x00" + strings.Join(rule.Args, "\x00")
 }
 
 // of returns the lines of a rule.
-func (c *canonicalRules) of(table string, rule iptablesRule) []string {
+func (c *canonicalRules) of(table string, rule Rule) []string {
 	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
 }
 
 // everyRule returns the rules with those that are shared.
-func (r *iptablesRules) everyRule() []iptablesRule {
-	var all []iptablesRule
-	for _, group := range r.shared {
-		all = append(all, group.rules...)
+func (r *IPTables) everyRule() []Rule {
+	var all []Rule
+	for _, group := range r.Shared {
+		all = append(all, group.Rules...)
 	}
-	return append(all, r.rules...)
+	return append(all, r.Rules...)
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"context"
@@ -57,12 +57,12 @@ func (h *iptablesHost) hasChain(table, chain string) (bool, error) {
 }
 
 // hasRule tells whether a table has a rule.
-func (h *iptablesHost) hasRule(table string, rule iptablesRule) (bool, error) {
+func (h *iptablesHost) hasRule(table string, rule Rule) (bool, error) {
 	ipt, err := h.ask()
 	if err != nil {
 		return false, err
 	}
-	return ipt.Exists(table, rule.chain, rule.args...)
+	return ipt.Exists(table, rule.Chain, rule.Args...)
 }
 
 // rulesIn returns the rules of a chain, none if it does not exist, or iptables does not say.
@@ -100,7 +100,7 @@ func (h *iptablesHost) ensureChain(table, chain string) error {
 }
 
 // ensureRules adds the rules that are missing.
-func (h *iptablesHost) ensureRules(table string, rules []iptablesRule) error {
+func (h *iptablesHost) ensureRules(table string, rules []Rule) error {
 	for _, rule := range rules {
 		exists, err := h.hasRule(table, rule)
 		if err != nil {
@@ -110,7 +110,7 @@ func (h *iptablesHost) ensureRules(table string, rules []iptablesRule) error {
 			continue
 		}
 		t := &iptablesTransaction{}
-		t.addRules([]iptablesRule{rule})
+		t.addRules([]Rule{rule})
 		if err := h.restoreTable(&t.Transaction, table); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (h *iptablesHost) ensureRules(table string, rules []iptablesRule) error {
 }
 
 // deleteRule deletes a rule if it exists, with its chain and its target.
-func (h *iptablesHost) deleteRule(table string, rule iptablesRule) error {
+func (h *iptablesHost) deleteRule(table string, rule Rule) error {
 	exists, err := h.hasRule(table, rule)
 	var failed *iptables.Error
 	if exits(err, exitUnknown) || errors.As(err, &failed) && failed.IsNotExist() {
@@ -128,5 +128,5 @@ func (h *iptablesHost) deleteRule(table string, rule iptablesRule) error {
 	if err != nil || !exists {
 		return err
 	}
-	return h.change(table, "-D", rule.chain, rule.args...)
+	return h.change(table, "-D", rule.Chain, rule.Args...)
 }

@@ -1,7 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+// Package flows has the flows that the kernel tracks, as far as rules that were missing have to be made up for:
+// the kernel does not translate those that began without the rules.
+package flows
 
 import (
 	"context"
@@ -17,13 +19,13 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// flow is one that the kernel tracks. Package vishvananda/netlink does not tell whether it has been
+// Flow is one that the kernel tracks. Package vishvananda/netlink does not tell whether it has been
 // answered.
-type flow struct {
-	// original are the addresses of its first packet, and reply those of packets in the other
+type Flow struct {
+	// Original are the addresses of its first packet, and reply those of packets in the other
 	// direction: what is translated, these do not share.
-	original, reply flowTuple
-	protocol        uint8
+	Original, Reply tuple
+	Protocol        uint8
 	// answered is whether there have been packets in both directions.
 	answered bool
 	// state is that of TCP.
@@ -32,10 +34,10 @@ type flow struct {
 	message []byte
 }
 
-// flowTuple is one direction of a flow.
-type flowTuple struct {
-	source, destination         netip.Addr
-	sourcePort, destinationPort uint16
+// tuple is one direction of a flow.
+type tuple struct {
+	Source, Destination         netip.Addr
+	SourcePort, DestinationPort uint16
 }
 
 // seenReply is IPS_SEEN_REPLY of the kernel.
@@ -44,8 +46,8 @@ const seenReply = 1 << 1
 // nfgenmsgLength is the length of what precedes the attributes of a message.
 const nfgenmsgLength = 4
 
-func parseFlow(message []byte) (flow, error) {
-	f := flow{message: message}
+func parseFlow(message []byte) (Flow, error) {
+	f := Flow{message: message}
 	if len(message) < nfgenmsgLength {
 		return f, fmt.Errorf("a flow of %d bytes", len(message))
 	}
@@ -57,9 +59,9 @@ func parseFlow(message []byte) (flow, error) {
 	for attributes.Next() {
 		switch attributes.Type() {
 		case nl.CTA_TUPLE_ORIG:
-			attributes.Nested(func(a *netlink.AttributeDecoder) error { return f.parseTuple(a, &f.original) })
+			attributes.Nested(func(a *netlink.AttributeDecoder) error { return f.parseTuple(a, &f.Original) })
 		case nl.CTA_TUPLE_REPLY:
-			attributes.Nested(func(a *netlink.AttributeDecoder) error { return f.parseTuple(a, &f.reply) })
+			attributes.Nested(func(a *netlink.AttributeDecoder) error { return f.parseTuple(a, &f.Reply) })
 		case nl.CTA_STATUS:
 			f.answered = attributes.Uint32()&seenReply != 0
 		case nl.CTA_PROTOINFO:
@@ -69,7 +71,7 @@ func parseFlow(message []byte) (flow, error) {
 	return f, attributes.Err()
 }
 
-func (f *flow) parseTuple(attributes *netlink.AttributeDecoder, t *flowTuple) error {
+func (f *Flow) parseTuple(attributes *netlink.AttributeDecoder, t *tuple) error {
 	for attributes.Next() {
 		switch attributes.Type() {
 		case nl.CTA_TUPLE_IP:
@@ -81,34 +83,34 @@ func (f *flow) parseTuple(attributes *netlink.AttributeDecoder, t *flowTuple) er
 	return nil
 }
 
-func (t *flowTuple) parseAddresses(attributes *netlink.AttributeDecoder) error {
+func (t *tuple) parseAddresses(attributes *netlink.AttributeDecoder) error {
 	for attributes.Next() {
 		address, _ := netip.AddrFromSlice(attributes.Bytes())
 		switch attributes.Type() {
 		case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
-			t.source = address
+			t.Source = address
 		case nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST:
-			t.destination = address
+			t.Destination = address
 		}
 	}
 	return nil
 }
 
-func (f *flow) parsePorts(attributes *netlink.AttributeDecoder, t *flowTuple) error {
+func (f *Flow) parsePorts(attributes *netlink.AttributeDecoder, t *tuple) error {
 	for attributes.Next() {
 		switch attributes.Type() {
 		case nl.CTA_PROTO_NUM:
-			f.protocol = attributes.Uint8()
+			f.Protocol = attributes.Uint8()
 		case nl.CTA_PROTO_SRC_PORT:
-			t.sourcePort = attributes.Uint16()
+			t.SourcePort = attributes.Uint16()
 		case nl.CTA_PROTO_DST_PORT:
-			t.destinationPort = attributes.Uint16()
+			t.DestinationPort = attributes.Uint16()
 		}
 	}
 	return nil
 }
 
-func (f *flow) parseState(attributes *netlink.AttributeDecoder) error {
+func (f *Flow) parseState(attributes *netlink.AttributeDecoder) error {
 	for attributes.Next() {
 		if attributes.Type() == nl.CTA_PROTOINFO_TCP {
 			attributes.Nested(func(a *netlink.AttributeDecoder) error {
@@ -124,24 +126,24 @@ func (f *flow) parseState(attributes *netlink.AttributeDecoder) error {
 	return nil
 }
 
-// flowSocket is a connection to the flows of this network namespace.
-type flowSocket struct{ *netlink.Conn }
+// socket is a connection to the flows of this network namespace.
+type socket struct{ *netlink.Conn }
 
-func dialFlows(ctx context.Context) (*flowSocket, error) {
-	socket, err := netfilter.Dial(ctx)
+func dial(ctx context.Context) (*socket, error) {
+	conn, err := netfilter.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &flowSocket{socket.Conn}, nil
+	return &socket{conn.Conn}, nil
 }
 
 // list returns the flows of both families.
-func (s *flowSocket) list() ([]flow, error) {
+func (s *socket) list() ([]Flow, error) {
 	messages, err := s.Execute(flowRequest(nl.IPCTNL_MSG_CT_GET, netlink.Dump, []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}))
 	if err != nil {
 		return nil, err
 	}
-	flows := make([]flow, len(messages))
+	flows := make([]Flow, len(messages))
 	for i, m := range messages {
 		if flows[i], err = parseFlow(m.Data); err != nil {
 			return nil, err
@@ -152,7 +154,7 @@ func (s *flowSocket) list() ([]flow, error) {
 
 // forget has the kernel forget a flow: it decides about the next packet as about a first one. That
 // it has ended meanwhile is no error.
-func (s *flowSocket) forget(f flow) error {
+func (s *socket) forget(f Flow) error {
 	_, err := s.Execute(flowRequest(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, f.message))
 	if errors.Is(err, unix.ENOENT) {
 		return nil

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package inprocess
+package rules
 
 import (
 	"os/exec"
@@ -12,17 +12,17 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// IPTables is which program iptables is: rules of one are none of the other's. Empty: that of the host now, or unknown.
-type IPTables string
+// Kind is which program iptables is: rules of one are none of the other's. Empty: that of the host now, or unknown.
+type Kind string
 
 // Kinds of iptables.
 const (
-	IPTablesNFT    IPTables = "nft"
-	IPTablesLegacy IPTables = "legacy"
+	KindNFT    Kind = "nft"
+	KindLegacy Kind = "legacy"
 )
 
-// CurrentIPTables returns which one iptables is on this host now. Distributions have links to programs that have its name.
-func CurrentIPTables() IPTables {
+// CurrentKind returns which one iptables is on this host now. Distributions have links to programs that have its name.
+func CurrentKind() Kind {
 	path, err := exec.LookPath("iptables-restore")
 	if err != nil {
 		return ""
@@ -30,18 +30,18 @@ func CurrentIPTables() IPTables {
 	name, _ := filepath.EvalSymlinks(path)
 	switch name = filepath.Base(name); {
 	case strings.Contains(name, "legacy"):
-		return IPTablesLegacy
+		return KindLegacy
 	case strings.Contains(name, "nft"):
-		return IPTablesNFT
+		return KindNFT
 	}
 	return ""
 }
 
 // program returns the name of a program: iptables, ip6tables-restore and so on. The kind has a name of its own where
 // the host's iptables is the other one by now, or none. One that is unknown, as a script, may be any.
-func (k IPTables) program(family netfilter.Family, suffix string) string {
+func (k Kind) program(family netfilter.Family, suffix string) string {
 	name := family.Program()
-	current := CurrentIPTables()
+	current := CurrentKind()
 	_, missing := exec.LookPath("iptables-restore")
 	if k != "" && k != current && (current != "" || missing != nil) {
 		name += "-" + string(k)
@@ -50,11 +50,11 @@ func (k IPTables) program(family netfilter.Family, suffix string) string {
 }
 
 // kindsOf returns those of the attachments, each once.
-func kindsOf(all []*ruleSet) []IPTables {
-	var kinds []IPTables
+func kindsOf(all []*Set) []Kind {
+	var kinds []Kind
 	for _, c := range all {
-		if !slices.Contains(kinds, c.iptables) {
-			kinds = append(kinds, c.iptables)
+		if !slices.Contains(kinds, c.Kind) {
+			kinds = append(kinds, c.Kind)
 		}
 	}
 	return kinds

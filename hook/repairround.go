@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/internal/cniexec"
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -154,7 +154,7 @@ type repairing struct {
 	operation *operation
 	at        int
 	// changes are the rules that it has to have; nil if there are none.
-	changes *inprocess.Changes
+	changes *plugin.Changes
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
 	// earlier repair has told of what they said.
 	asks, told bool
@@ -286,7 +286,7 @@ func (r *repairRound) commit(ctx context.Context) {
 		return
 	}
 	slices.SortStableFunc(ordered, func(a, b *repairing) int { return a.attachment().Created.Compare(b.attachment().Created) })
-	changes := make([]*inprocess.Changes, len(ordered))
+	changes := make([]*plugin.Changes, len(ordered))
 	var holds []*os.File
 	for i, p := range ordered {
 		changes[i] = p.changes

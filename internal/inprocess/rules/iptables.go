@@ -58,6 +58,7 @@ func (r *IPTables) Add(rule Rule) {
 	}
 }
 
+// Families are both, in the order in which they are committed.
 var Families = []netfilter.Family{netfilter.IPv4, netfilter.IPv6}
 
 // iptablesTables are the tables that the plugins use, in the order of transactions.

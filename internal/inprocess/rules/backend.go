@@ -44,7 +44,7 @@ func supportsIPTables(ctx context.Context, kind Kind) bool {
 // canListRules tells whether iptables can tell whether a chain exists. If it does not answer
 // because another program has its lock, it is usable.
 func canListRules(ctx context.Context, kind Kind) bool {
-	_, err := (&iptablesHost{ctx: ctx, kind: kind}).hasChain("filter", "INPUT")
+	_, err := (&iptablesProgram{ctx: ctx, kind: kind}).hasChain("filter", "INPUT")
 	return err == nil || ctx.Err() != nil || exits(err, exitLocked)
 }
 

@@ -37,7 +37,7 @@ func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*I
 	}
 	defer empty.Close() //nolint:errcheck // it ends with that
 	err = empty.Do(func() error {
-		if err := (&iptablesHost{ctx: ctx, kind: kind, family: family}).restore(text); err != nil {
+		if err := (&iptablesProgram{ctx: ctx, kind: kind, family: family}).restore(text); err != nil {
 			return err
 		}
 		c.listing, _, err = listIPTables(ctx, kind, family)

@@ -13,21 +13,21 @@ import (
 
 // Check looks for all rules of the attachment, in one process if they exist.
 func (r *IPTables) Check(ctx context.Context, kind Kind) error {
-	h, t := &iptablesHost{ctx: ctx, kind: kind, family: r.Family}, &iptablesTransaction{}
+	p, t := &iptablesProgram{ctx: ctx, kind: kind, family: r.Family}, &iptablesTransaction{}
 	t.check(r)
-	if h.restoreTable(&t.Transaction, r.Table) == nil {
+	if p.restoreTable(&t.Transaction, r.Table) == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return h.checkSteps(r)
+	return p.checkSteps(r)
 }
 
 // checkSteps tells what is missing.
-func (h *iptablesHost) checkSteps(r *IPTables) error {
+func (p *iptablesProgram) checkSteps(r *IPTables) error {
 	if r.Chain != "" {
-		exists, err := h.hasChain(r.Table, r.Chain)
+		exists, err := p.hasChain(r.Table, r.Chain)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (h *iptablesHost) checkSteps(r *IPTables) error {
 		}
 	}
 	for _, rule := range r.Rules {
-		if exists, err := h.hasRule(r.Table, rule); err != nil || !exists {
+		if exists, err := p.hasRule(r.Table, rule); err != nil || !exists {
 			return fmt.Errorf("rule %s in chain %s not found in table %s", rule.Args, rule.Chain, r.Table)
 		}
 	}
@@ -46,31 +46,31 @@ func (h *iptablesHost) checkSteps(r *IPTables) error {
 // CheckFamily looks for the rules of one family, in one process if they exist.
 func CheckFamily(ctx context.Context, family netfilter.Family, all []*IPTables) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(r *IPTables) bool { return r.Family != family })
-	h, t := &iptablesHost{ctx: ctx, family: family}, &iptablesTransaction{}
+	p, t := &iptablesProgram{ctx: ctx, family: family}, &iptablesTransaction{}
 	for _, r := range all {
 		t.check(r)
 	}
-	if h.restoreTable(&t.Transaction, "filter") == nil {
+	if p.restoreTable(&t.Transaction, "filter") == nil {
 		return nil
 	}
 	for _, r := range all {
-		if err := checkFirewallSteps(h, r); err != nil {
+		if err := checkWithShared(p, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkFirewallSteps tells what is missing. It makes the chains, as the reference plugin does.
-func checkFirewallSteps(h *iptablesHost, r *IPTables) error {
+// checkWithShared tells what is missing. It makes the chains, as the reference plugin does.
+func checkWithShared(p *iptablesProgram, r *IPTables) error {
 	group := r.Shared[0]
 	for _, chain := range group.Chains {
-		if err := h.ensureChain(r.Table, chain); err != nil {
+		if err := p.ensureChain(r.Table, chain); err != nil {
 			return err
 		}
 	}
 	for _, rule := range slices.Concat(group.Rules, r.Rules) {
-		exists, err := h.hasRule(r.Table, rule)
+		exists, err := p.hasRule(r.Table, rule)
 		if err != nil {
 			return err
 		}

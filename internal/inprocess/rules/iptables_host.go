@@ -6,25 +6,17 @@ package rules
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// iptablesHost is iptables of one family on this host.
+// iptablesHost is iptables of one family on this host, with what the kernel tells of its rules.
 type iptablesHost struct {
-	ctx context.Context
-	// holds are inherited by programs.
-	holds  []*os.File
-	family netfilter.Family
-	// kind is which program has made the rules. Empty: that of the host.
-	kind Kind
+	iptablesProgram
+
 	// socket is nil if there is no connection.
 	socket *netfilter.Socket
 	// nft and legacy are whether iptables may be that program. Both: it is unknown, or there
@@ -32,8 +24,6 @@ type iptablesHost struct {
 	nft, legacy bool
 	// missing is whether there is no program.
 	missing bool
-	// asked is nil until something is asked.
-	asked *iptables.IPTables
 }
 
 // identify finds out which program iptables is.
@@ -100,16 +90,4 @@ func (h *iptablesHost) namesSlowly(r *IPTables) bool {
 		}
 	}
 	return false
-}
-
-// restore executes a transaction; an empty one is not executed.
-func (h *iptablesHost) restore(t *netfilter.Transaction) error {
-	return t.Restore(h.ctx, netfilter.Runner{Holds: h.holds}.Run, h.kind.program(h.family, ""))
-}
-
-// restoreTable executes the lines of one table.
-func (h *iptablesHost) restoreTable(t *netfilter.Transaction, table string) error {
-	whole := &netfilter.Transaction{}
-	whole.Table(table, t)
-	return h.restore(whole)
 }

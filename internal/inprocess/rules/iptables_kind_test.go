@@ -48,7 +48,7 @@ func TestIPTablesKind(t *testing.T) {
 			if got := made.program(netfilter.IPv6, ""); got != "ip6"+want[2:len(want)-len("-restore")] {
 				t.Errorf("%q while the host has %q: %s for IPv6", made, program, got)
 			}
-			h := &iptablesHost{kind: made, family: netfilter.IPv4}
+			h := &iptablesHost{iptablesProgram: iptablesProgram{kind: made, family: netfilter.IPv4}}
 			h.identify()
 			kind := made
 			if kind == "" {

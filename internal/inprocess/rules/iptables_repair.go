@@ -84,7 +84,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 		}
 		t.Table(table, &a.chains, &a.rules)
 	}
-	return (&iptablesHost{ctx: m.ctx, holds: m.holds, kind: lines.kind, family: lines.family}).restore(t)
+	return (&iptablesProgram{ctx: m.ctx, holds: m.holds, kind: lines.kind, family: lines.family}).restore(t)
 }
 
 // checkUnlisted asks iptables for each rule of a table that it cannot list, because another program has put into it

@@ -47,23 +47,23 @@ func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool
 }
 
 // makeGroup makes what is missing of a group: in one transaction if it does not exist at all.
-func (h *iptablesHost) makeGroup(group Group, table string) {
+func (p *iptablesProgram) makeGroup(group Group, table string) {
 	existing, all := &iptablesTransaction{}, &iptablesTransaction{}
 	existing.checkGroup(group)
 	all.addGroup(group)
-	if h.restoreTable(&existing.Transaction, table) != nil && h.restoreTable(&all.Transaction, table) != nil && h.ctx.Err() == nil {
-		_ = h.makeSteps(group, table) // who needs it fails
+	if p.restoreTable(&existing.Transaction, table) != nil && p.restoreTable(&all.Transaction, table) != nil && p.ctx.Err() == nil {
+		_ = p.makeSteps(group, table) // who needs it fails
 	}
 }
 
 // makeSteps makes what is missing of the group.
-func (h *iptablesHost) makeSteps(g Group, table string) error {
+func (p *iptablesProgram) makeSteps(g Group, table string) error {
 	for _, chain := range g.Chains {
-		if err := h.ensureChain(table, chain); err != nil {
+		if err := p.ensureChain(table, chain); err != nil {
 			return err
 		}
 	}
-	return h.ensureRules(table, g.Rules)
+	return p.ensureRules(table, g.Rules)
 }
 
 // addSteps adds what is missing of the rules, and of what they use.

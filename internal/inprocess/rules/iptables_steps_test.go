@@ -42,7 +42,7 @@ func TestRootSharedIsMadeByOne(t *testing.T) {
 		}
 		ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer stop()
-		(&iptablesHost{ctx: ctx, family: netfilter.IPv4}).makeShared(changesOf(false, testAddress()), "filter")
+		(&iptablesHost{iptablesProgram: iptablesProgram{ctx: ctx, family: netfilter.IPv4}}).makeShared(changesOf(false, testAddress()), "filter")
 		if ctx.Err() == nil {
 			t.Error("it did not wait for the lock")
 		}
@@ -73,7 +73,7 @@ func TestRootReloadedRulesAreNotGone(t *testing.T) {
 				for _, r := range attachment {
 					c.Changes = append(c.Changes, Change{IPTables: r, Remove: remove})
 				}
-				(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, kind: KindNFT, socket: socket}).commit([]*Set{c}, errs)
+				(&iptablesHost{iptablesProgram: iptablesProgram{ctx: t.Context(), family: netfilter.IPv4, kind: KindNFT}, socket: socket}).commit([]*Set{c}, errs)
 				return errs[0]
 			}
 			reload := exec.CommandContext(t.Context(), "sh", "-c", "rules=$(nft list ruleset) && nft flush ruleset && echo \"$rules\" | nft -f -")

@@ -34,12 +34,12 @@ func committed(t *testing.T, chain string, commits ...[]*IPTables) (lines []stri
 			for _, r := range all {
 				c.Changes = append(c.Changes, Change{IPTables: r})
 			}
-			(&iptablesHost{ctx: t.Context(), family: netfilter.IPv4, socket: socket}).commit([]*Set{c}, errs)
+			(&iptablesHost{iptablesProgram: iptablesProgram{ctx: t.Context(), family: netfilter.IPv4}, socket: socket}).commit([]*Set{c}, errs)
 			if errs[0] != nil {
 				return errs[0]
 			}
 		}
-		lines = (&iptablesHost{ctx: t.Context(), family: netfilter.IPv4}).rulesIn("filter", chain)
+		lines = (&iptablesProgram{ctx: t.Context(), family: netfilter.IPv4}).rulesIn("filter", chain)
 		return nil
 	})
 	if err != nil {

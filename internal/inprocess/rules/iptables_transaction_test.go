@@ -107,7 +107,7 @@ COMMIT
 func TestTransactionOfExistingRules(t *testing.T) {
 	changes := changesOf(false, testAddress())
 	changes[0].exists = true
-	if (&iptablesHost{ctx: t.Context()}).restore(&changes.transaction(iptablesTables...).Transaction) == nil {
+	if (&iptablesProgram{ctx: t.Context()}).restore(&changes.transaction(iptablesTables...).Transaction) == nil {
 		t.Error("the transaction would add them once more")
 	}
 }

@@ -87,7 +87,7 @@ func (h *Host) Commit(all []*Set, errs []error) {
 	commitNFTables(h.socket, h.err, all, errs)
 	for _, kind := range kindsOf(all) {
 		for _, family := range Families {
-			(&iptablesHost{ctx: h.ctx, holds: h.holds, kind: kind, family: family, socket: h.socket}).commit(all, errs)
+			(&iptablesHost{iptablesProgram: iptablesProgram{ctx: h.ctx, holds: h.holds, kind: kind, family: family}, socket: h.socket}).commit(all, errs)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
@@ -14,25 +15,49 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
+// iptablesProgram are the programs of iptables of one family.
+type iptablesProgram struct {
+	ctx context.Context
+	// holds are inherited by programs.
+	holds  []*os.File
+	family netfilter.Family
+	// kind is which program has made the rules. Empty: that of the host.
+	kind Kind
+	// asked is nil until something is asked.
+	asked *iptables.IPTables
+}
+
+// restore executes a transaction; an empty one is not executed.
+func (p *iptablesProgram) restore(t *netfilter.Transaction) error {
+	return t.Restore(p.ctx, netfilter.Runner{Holds: p.holds}.Run, p.kind.program(p.family, ""))
+}
+
+// restoreTable executes the lines of one table.
+func (p *iptablesProgram) restoreTable(t *netfilter.Transaction, table string) error {
+	whole := &netfilter.Transaction{}
+	whole.Table(table, t)
+	return p.restore(whole)
+}
+
 // ask returns iptables for questions, which waits for its lock until the deadline of the context, to the second.
-func (h *iptablesHost) ask() (*iptables.IPTables, error) {
-	if h.asked != nil || h.ctx.Err() != nil {
-		return h.asked, context.Cause(h.ctx)
+func (p *iptablesProgram) ask() (*iptables.IPTables, error) {
+	if p.asked != nil || p.ctx.Err() != nil {
+		return p.asked, context.Cause(p.ctx)
 	}
 	wait := netfilter.LockWait
-	if deadline, ok := h.ctx.Deadline(); ok {
+	if deadline, ok := p.ctx.Deadline(); ok {
 		wait = min(wait, int(time.Until(deadline)/time.Second)+1) // 0 is no limit
 	}
 	family := iptables.ProtocolIPv4
-	if h.family == netfilter.IPv6 {
+	if p.family == netfilter.IPv6 {
 		family = iptables.ProtocolIPv6
 	}
 	var err error
-	h.asked, err = iptables.New(iptables.IPFamily(family), iptables.Path(h.kind.program(h.family, "")), iptables.Timeout(wait))
+	p.asked, err = iptables.New(iptables.IPFamily(family), iptables.Path(p.kind.program(p.family, "")), iptables.Timeout(wait))
 	if err != nil {
 		return nil, fmt.Errorf("failed to locate iptables: %w", err)
 	}
-	return h.asked, nil
+	return p.asked, nil
 }
 
 // Exit codes of iptables.
@@ -48,8 +73,8 @@ func exits(err error, code int) bool {
 }
 
 // hasChain tells whether a table has a chain.
-func (h *iptablesHost) hasChain(table, chain string) (bool, error) {
-	ipt, err := h.ask()
+func (p *iptablesProgram) hasChain(table, chain string) (bool, error) {
+	ipt, err := p.ask()
 	if err != nil {
 		return false, err
 	}
@@ -57,8 +82,8 @@ func (h *iptablesHost) hasChain(table, chain string) (bool, error) {
 }
 
 // hasRule tells whether a table has a rule.
-func (h *iptablesHost) hasRule(table string, rule Rule) (bool, error) {
-	ipt, err := h.ask()
+func (p *iptablesProgram) hasRule(table string, rule Rule) (bool, error) {
+	ipt, err := p.ask()
 	if err != nil {
 		return false, err
 	}
@@ -66,8 +91,8 @@ func (h *iptablesHost) hasRule(table string, rule Rule) (bool, error) {
 }
 
 // rulesIn returns the rules of a chain, none if it does not exist, or iptables does not say.
-func (h *iptablesHost) rulesIn(table, chain string) []string {
-	ipt, err := h.ask()
+func (p *iptablesProgram) rulesIn(table, chain string) []string {
+	ipt, err := p.ask()
 	if err != nil {
 		return nil
 	}
@@ -77,32 +102,32 @@ func (h *iptablesHost) rulesIn(table, chain string) []string {
 
 // change changes one thing of a table, not with go-iptables but with iptables-restore, which inherits the host's holds: after kill -9 of this process
 // no change comes unseen.
-func (h *iptablesHost) change(table, verb, chain string, args ...string) error {
+func (p *iptablesProgram) change(table, verb, chain string, args ...string) error {
 	t := &netfilter.Transaction{}
 	t.Line(verb, chain, args...)
-	return h.restoreTable(t, table)
+	return p.restoreTable(t, table)
 }
 
 // ensureChain makes a chain unless it exists.
-func (h *iptablesHost) ensureChain(table, chain string) error {
-	exists, err := h.hasChain(table, chain)
+func (p *iptablesProgram) ensureChain(table, chain string) error {
+	exists, err := p.hasChain(table, chain)
 	if err != nil || exists {
 		return err
 	}
-	err = h.change(table, "-N", chain)
+	err = p.change(table, "-N", chain)
 	if err == nil {
 		return nil
 	}
-	if exists, _ := h.hasChain(table, chain); exists { // another process made it
+	if exists, _ := p.hasChain(table, chain); exists { // another process made it
 		return nil
 	}
 	return err
 }
 
 // ensureRules adds the rules that are missing.
-func (h *iptablesHost) ensureRules(table string, rules []Rule) error {
+func (p *iptablesProgram) ensureRules(table string, rules []Rule) error {
 	for _, rule := range rules {
-		exists, err := h.hasRule(table, rule)
+		exists, err := p.hasRule(table, rule)
 		if err != nil {
 			return err
 		}
@@ -111,7 +136,7 @@ func (h *iptablesHost) ensureRules(table string, rules []Rule) error {
 		}
 		t := &iptablesTransaction{}
 		t.addRules([]Rule{rule})
-		if err := h.restoreTable(&t.Transaction, table); err != nil {
+		if err := p.restoreTable(&t.Transaction, table); err != nil {
 			return err
 		}
 	}
@@ -119,8 +144,8 @@ func (h *iptablesHost) ensureRules(table string, rules []Rule) error {
 }
 
 // deleteRule deletes a rule if it exists, with its chain and its target.
-func (h *iptablesHost) deleteRule(table string, rule Rule) error {
-	exists, err := h.hasRule(table, rule)
+func (p *iptablesProgram) deleteRule(table string, rule Rule) error {
+	exists, err := p.hasRule(table, rule)
 	var failed *iptables.Error
 	if exits(err, exitUnknown) || errors.As(err, &failed) && failed.IsNotExist() {
 		return nil
@@ -128,5 +153,5 @@ func (h *iptablesHost) deleteRule(table string, rule Rule) error {
 	if err != nil || !exists {
 		return err
 	}
-	return h.change(table, "-D", rule.Chain, rule.Args...)
+	return p.change(table, "-D", rule.Chain, rule.Args...)
 }

@@ -6,8 +6,6 @@ package inprocess
 import (
 	"encoding/json"
 
-	pools "github.com/allocnet/allocnet/ipam"
-
 	"github.com/allocnet/allocnet/internal/inprocess/bandwidth"
 	"github.com/allocnet/allocnet/internal/inprocess/bridge"
 	"github.com/allocnet/allocnet/internal/inprocess/firewall"
@@ -18,6 +16,7 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/portmap"
 	"github.com/allocnet/allocnet/internal/inprocess/ptp"
 	"github.com/allocnet/allocnet/internal/inprocess/tuning"
+	pools "github.com/allocnet/allocnet/ipam"
 )
 
 // ownIPAM is allocnet's IPAM plugin.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/firewall"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -37,7 +37,7 @@ type fakeSystem struct {
 	chains map[string][]string
 	// rules are those that searchRules finds, by family, table and chain: their comments or addresses.
 	rules     map[string][]string
-	sources   []inprocess.Source
+	sources   []firewall.Source
 	tables    map[string]*fakeTable
 	linkTypes map[string]string
 	// macs are those of links; one that is not there has any.
@@ -112,7 +112,7 @@ func (f *fakeSystem) searchRules(_ context.Context, searches []netfilter.RuleSea
 	return found, f.errs["search rules"]
 }
 
-func (f *fakeSystem) findSources(_ context.Context, wanted []inprocess.Source) (found []inprocess.Source, err error) {
+func (f *fakeSystem) findSources(_ context.Context, wanted []firewall.Source) (found []firewall.Source, err error) {
 	for _, s := range wanted {
 		if slices.Contains(f.sources, s) {
 			found = append(found, s)
@@ -121,11 +121,11 @@ func (f *fakeSystem) findSources(_ context.Context, wanted []inprocess.Source) (
 	return found, f.errs["find sources"]
 }
 
-func (f *fakeSystem) removeSource(_ context.Context, removed inprocess.Source) error {
+func (f *fakeSystem) removeSource(_ context.Context, removed firewall.Source) error {
 	if err := f.errs["remove source"]; err != nil {
 		return err
 	}
-	f.sources = slices.DeleteFunc(f.sources, func(s inprocess.Source) bool { return s == removed })
+	f.sources = slices.DeleteFunc(f.sources, func(s firewall.Source) bool { return s == removed })
 	return nil
 }
 

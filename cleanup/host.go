@@ -12,7 +12,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/firewall"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
@@ -62,8 +62,8 @@ type programs interface {
 	// searchRules tells which of the searches find something in nftables or in legacy tables.
 	searchRules(ctx context.Context, searches []netfilter.RuleSearch) (found []bool, err error)
 	// findSources returns those addresses that are sources of a zone of firewalld.
-	findSources(ctx context.Context, wanted []inprocess.Source) ([]inprocess.Source, error)
-	removeSource(ctx context.Context, s inprocess.Source) error
+	findSources(ctx context.Context, wanted []firewall.Source) ([]firewall.Source, error)
+	removeSource(ctx context.Context, s firewall.Source) error
 	// listNFTables and removeNFTables are about what plugins make in nftables.
 	listNFTables(ctx context.Context, t nftTable) (rules []nftRule, chains []string, err error)
 	removeNFTables(ctx context.Context, t nftTable, objects []Object) error

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/firewall"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/state"
@@ -69,7 +69,7 @@ type Object struct {
 	nft    *nftObject
 	file   *file
 	link   interface{ remove(k kernel) error }
-	source *inprocess.Source
+	source *firewall.Source
 
 	resolvConf *resolvconf.File
 }

@@ -7,14 +7,14 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/firewall"
 	"github.com/allocnet/allocnet/state"
 )
 
 // sourcesOf returns the addresses of attachments that are sources of zones of firewalld: they would open the zone for the next
 // allocation. Where firewalld does not answer all may be, and none can be removed.
 func (h *host) sourcesOf(ctx context.Context, leftovers []state.Leftover) []Object {
-	var wanted []inprocess.Source
+	var wanted []firewall.Source
 	for _, leftover := range leftovers {
 		for _, s := range leftover.Suspects {
 			for _, conf := range pluginConfs(s.Attachment.ConfList) {
@@ -40,21 +40,21 @@ func (h *host) sourcesOf(ctx context.Context, leftovers []state.Leftover) []Obje
 }
 
 // sources are what a plugin of an attachment may have made.
-func (c catalog) sources(conf pluginConf, a state.Attachment) (all []inprocess.Source) {
+func (c catalog) sources(conf pluginConf, a state.Attachment) (all []firewall.Source) {
 	plugin, _ := c.find(conf.Type)
 	if plugin.zone == nil || plugin.zone(conf) == "" {
 		return nil
 	}
 	for _, address := range resultAddresses(a.Result) {
-		all = append(all, inprocess.Source{Zone: plugin.zone(conf), Address: address})
+		all = append(all, firewall.Source{Zone: plugin.zone(conf), Address: address})
 	}
 	return all
 }
 
-func (system) findSources(ctx context.Context, wanted []inprocess.Source) ([]inprocess.Source, error) {
-	return inprocess.FindSources(ctx, wanted)
+func (system) findSources(ctx context.Context, wanted []firewall.Source) ([]firewall.Source, error) {
+	return firewall.FindSources(ctx, wanted)
 }
 
-func (system) removeSource(ctx context.Context, s inprocess.Source) error {
-	return inprocess.RemoveSource(ctx, s)
+func (system) removeSource(ctx context.Context, s firewall.Source) error {
+	return firewall.RemoveSource(ctx, s)
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/firewall"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -19,7 +19,7 @@ func withSource(t *testing.T, plugin, zone string) (f *fakeSystem, clean func() 
 	t.Helper()
 	f, c, lease := leased(t)
 	f.saved = map[string]string{}
-	f.sources = []inprocess.Source{{Zone: zone, Address: netip.MustParseAddr("10.0.0.2")}}
+	f.sources = []firewall.Source{{Zone: zone, Address: netip.MustParseAddr("10.0.0.2")}}
 	l := leftover(`{"type": "bridge", "ipam": {"type": "host-local"}}, ` + plugin)
 	cleaner := &Cleaner{CacheDir: c.CacheDir, host: c.host}
 	return f, func() error { return cleaner.Clean(t.Context(), []state.Leftover{l})[0] }, lease

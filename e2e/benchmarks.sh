@@ -48,7 +48,7 @@ engine() {
 }
 
 pools() {
-	run -p 1 -bench '^BenchmarkIPAM' -benchtime "${BENCHTIME:-100x}" ./internal/inprocess ./e2e/pools
+	run -p 1 -bench '^BenchmarkIPAM' -benchtime "${BENCHTIME:-100x}" ./internal/inprocess/ipam ./e2e/pools
 	{
 		sed '/^## Pools/,$d' docs/benchmarks.md
 		printf '## Pools of allocnet-ipam\n\n'

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -167,7 +168,7 @@ func inProcess(t *testing.T, c rulesCase, verb, id string) (string, error) {
 	if err != nil {
 		return result, err
 	}
-	if err := inprocess.Commit(context.Background(), nil, []*inprocess.Changes{chain.Changes()})[0]; err != nil {
+	if err := plugin.Commit(context.Background(), nil, []*plugin.Changes{chain.Changes()})[0]; err != nil {
 		return "", err
 	}
 	return result, nil
@@ -327,7 +328,7 @@ func TestRulesOfOthersInProcess(t *testing.T) {
 	good := rulesCase{plugins: []string{`{"type": "firewall"}`, `{"type": "portmap", "backend": "iptables"}`}, addresses: v4, mappings: oneMapping}
 	bad := good
 	bad.plugins = []string{`{"type": "portmap", "backend": "iptables", "externalSetMarkChain": "MISSING"}`}
-	var changes []*inprocess.Changes
+	var changes []*plugin.Changes
 	for id, c := range map[string]rulesCase{"one": good, "two": bad} {
 		chain := &inprocess.Chain{}
 		if _, err := c.execute(t, chain, "", "ADD", id); err != nil {
@@ -336,7 +337,7 @@ func TestRulesOfOthersInProcess(t *testing.T) {
 		changes = append(changes, chain.Changes())
 	}
 	failed := 0
-	for _, err := range inprocess.Commit(context.Background(), nil, changes) {
+	for _, err := range plugin.Commit(context.Background(), nil, changes) {
 		if err != nil {
 			failed++
 		}

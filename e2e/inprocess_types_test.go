@@ -16,6 +16,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -36,7 +37,7 @@ func (a attacher) call(verb func(*libcni.CNIConfig) error) error {
 	if err := verb(libcni.NewCNIConfigWithCacheDir([]string{sandbox.ReferenceDir()}, "/run/results", exec)); err != nil {
 		return err
 	}
-	return inprocess.Commit(context.Background(), nil, []*inprocess.Changes{chain.Changes()})[0]
+	return plugin.Commit(context.Background(), nil, []*plugin.Changes{chain.Changes()})[0]
 }
 
 func (a attacher) add(c *libcni.RuntimeConf) (result *types100.Result, err error) {

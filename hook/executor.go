@@ -20,7 +20,12 @@ import (
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/portmap"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/strictjson"
+	"github.com/allocnet/allocnet/ipam/linked"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -46,32 +51,32 @@ type InProcess interface {
 	Chain(iptables string) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
-	Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error
+	Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error
 	// RepairChain returns what repairs the attachment of one network when it executes CHECK.
-	RepairChain(r *inprocess.Repair, iptables string) Chain
+	RepairChain(r *remedy.Repair, iptables string) Chain
 	// CommitMissing adds what chains that repair have left and the host lacks. What was
 	// missing is in the Repair of each. Programs that it runs inherit the holds.
-	CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes)
+	CommitMissing(ctx context.Context, holds []*os.File, changes []*plugin.Changes)
 	// GuardLoopback keeps what tasks send from services of the host that listen on 127.0.0.1.
 	GuardLoopback(ctx context.Context) error
 	// KeepAdvertised has the host go on with what it has from router advertisements when it forwards IPv6.
 	KeepAdvertised() error
 	// ListRules returns the rules that a chain which repairs has left.
-	ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error)
+	ListRules(ctx context.Context, changes *plugin.Changes) ([]rules.Listed, error)
 }
 
 // Chain executes the plugins of one network for one verb.
 type Chain interface {
 	invoke.Exec
 	// Changes returns what is left to be committed when the chain has succeeded.
-	Changes() *inprocess.Changes
+	Changes() *plugin.Changes
 }
 
 // executor is the InProcess of package inprocess.
 type executor struct{ connect Connect }
 
 // Connect returns the connection of this host to the store of a pool of allocnet-ipam.
-type Connect = inprocess.Connect
+type Connect = linked.Connect
 
 func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
 	return inprocess.Supports(list, pluginDirs)
@@ -82,27 +87,27 @@ func (executor) Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*
 }
 
 func (x executor) Chain(iptables string) Chain {
-	return &inprocess.Chain{Connect: x.connect, IPTables: inprocess.IPTables(iptables)}
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), IPTables: rules.Kind(iptables)}
 }
 
-func (executor) Commit(ctx context.Context, hold *os.File, changes []*inprocess.Changes) []error {
-	return inprocess.Commit(ctx, hold, changes)
+func (executor) Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error {
+	return plugin.Commit(ctx, hold, changes)
 }
 
-func (x executor) RepairChain(r *inprocess.Repair, iptables string) Chain {
-	return &inprocess.Chain{Connect: x.connect, Repair: r, IPTables: inprocess.IPTables(iptables)}
+func (x executor) RepairChain(r *remedy.Repair, iptables string) Chain {
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(iptables)}
 }
 
-func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*inprocess.Changes) {
-	inprocess.CommitMissing(ctx, holds, changes)
+func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*plugin.Changes) {
+	plugin.CommitMissing(ctx, holds, changes)
 }
 
-func (executor) GuardLoopback(ctx context.Context) error { return inprocess.GuardLoopback(ctx) }
+func (executor) GuardLoopback(ctx context.Context) error { return portmap.GuardLoopback(ctx) }
 
-func (executor) KeepAdvertised() error { return inprocess.KeepAdvertised() }
+func (executor) KeepAdvertised() error { return plugin.KeepAdvertised() }
 
-func (executor) ListRules(ctx context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
-	return inprocess.ListRules(ctx, changes)
+func (executor) ListRules(ctx context.Context, changes *plugin.Changes) ([]rules.Listed, error) {
+	return rules.List(ctx, &changes.Rules)
 }
 
 // IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.
@@ -160,12 +165,12 @@ type chain struct {
 	list   *libcni.NetworkConfigList
 	runner *cniexec.Runner
 	// changes are what is left to be committed; nil if plugins are executed.
-	changes *inprocess.Changes
+	changes *plugin.Changes
 }
 
 // replaces tells whether a chain with these changes is executed in process in place of the
 // plugins that made the attachment. Those may have been of a version that makes other rules.
-func replaces(changes *inprocess.Changes, a state.Attachment) bool {
+func replaces(changes *plugin.Changes, a state.Attachment) bool {
 	return changes != nil && a.Executor != state.InProcess
 }
 
@@ -198,7 +203,7 @@ func (o *operation) chain(a state.Attachment, path string, partial func(result [
 
 // exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
 // executed ADD, as far as it can. Each can check and remove what the other made.
-func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, adding bool) (invoke.Exec, *inprocess.Changes) {
+func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, adding bool) (invoke.Exec, *plugin.Changes) {
 	log := o.attachmentLog(a)
 	if adding && a.Executor != state.InProcess {
 		return o.processes(o.hold, log), nil
@@ -244,7 +249,7 @@ func (e *Engine) processes(hold *os.File, log hclog.Logger) invoke.Exec {
 // networkChain returns libcni set up to execute a verb for a network as a whole: plugins,
 // where they are installed.
 func (e *Engine) networkChain(n *cniconf.Network) *chain {
-	exec, changes := e.processes(nil, e.log), (*inprocess.Changes)(nil)
+	exec, changes := e.processes(nil, e.log), (*plugin.Changes)(nil)
 	if c := e.inProcessChain(n.List, e.config.PluginDirs, state.Plugins, ""); c != nil {
 		exec, changes = c, c.Changes()
 	}
@@ -257,7 +262,7 @@ func (e *Engine) networkChain(n *cniconf.Network) *chain {
 // chain.
 func (e *Engine) commit(ctx context.Context, hold *os.File, log hclog.Logger, chains ...*chain) []error {
 	errs := make([]error, len(chains))
-	var changes []*inprocess.Changes
+	var changes []*plugin.Changes
 	var owners []int
 	for i, c := range chains {
 		if c != nil && c.changes != nil {

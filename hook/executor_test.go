@@ -17,7 +17,9 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -34,7 +36,7 @@ func (fakeInProcess) Mistakes(*libcni.PluginConfig, strictjson.Text) ([]*strictj
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
 func (f fakeInProcess) Chain(iptables string) Chain {
-	c := &fakeChain{iptables: iptables, fakeExec: f.world.exec, world: f.world, changes: &inprocess.Changes{}}
+	c := &fakeChain{iptables: iptables, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
 	f.world.chains[c.changes] = c
@@ -42,7 +44,7 @@ func (f fakeInProcess) Chain(iptables string) Chain {
 }
 
 // Commit makes the changes of each chain in one effect.
-func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*inprocess.Changes) []error {
+func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*plugin.Changes) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {
 		f.world.mu.Lock()
@@ -53,14 +55,14 @@ func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*inproces
 	return errs
 }
 
-func (f fakeInProcess) RepairChain(r *inprocess.Repair, iptables string) Chain {
+func (f fakeInProcess) RepairChain(r *remedy.Repair, iptables string) Chain {
 	c := f.Chain(iptables).(*fakeChain)
 	c.repair = r
 	return c
 }
 
 // CommitMissing adds nothing: fakeChain has no rules.
-func (fakeInProcess) CommitMissing(context.Context, []*os.File, []*inprocess.Changes) {}
+func (fakeInProcess) CommitMissing(context.Context, []*os.File, []*plugin.Changes) {}
 
 // GuardLoopback counts.
 func (f fakeInProcess) GuardLoopback(context.Context) error {
@@ -79,28 +81,28 @@ func (f fakeInProcess) KeepAdvertised() error {
 }
 
 // ListRules has what CHECK of the chain finds missing for a rule that is not there.
-func (f fakeInProcess) ListRules(_ context.Context, changes *inprocess.Changes) ([]inprocess.Rule, error) {
+func (f fakeInProcess) ListRules(_ context.Context, changes *plugin.Changes) ([]rules.Listed, error) {
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
-	var rules []inprocess.Rule
+	var list []rules.Listed
 	for _, what := range f.world.chains[changes].repair.Missing {
-		rules = append(rules, inprocess.Rule{Program: "iptables", Table: "nat", Chain: "POSTROUTING", Text: what})
+		list = append(list, rules.Listed{Program: "iptables", Table: "nat", Chain: "POSTROUTING", Text: what})
 	}
-	return rules, nil
+	return list, nil
 }
 
 type fakeChain struct {
 	iptables string
 	*fakeExec
 	world   *world
-	changes *inprocess.Changes
+	changes *plugin.Changes
 	// calls are those that are to be committed.
 	calls []fakeCall
 	// repair is what CHECK repairs; nil: it only looks.
-	repair *inprocess.Repair
+	repair *remedy.Repair
 }
 
-func (c *fakeChain) Changes() *inprocess.Changes { return c.changes }
+func (c *fakeChain) Changes() *plugin.Changes { return c.changes }
 
 func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (result []byte, err error) {
 	call := newFakeCall(path, stdin, environ)
@@ -359,7 +361,7 @@ func TestForgottenAtOnce(t *testing.T) {
 // stuckInProcess is an executor whose commits never end by themselves.
 type stuckInProcess struct{ fakeInProcess }
 
-func (stuckInProcess) Commit(ctx context.Context, _ *os.File, changes []*inprocess.Changes) []error {
+func (stuckInProcess) Commit(ctx context.Context, _ *os.File, changes []*plugin.Changes) []error {
 	<-ctx.Done()
 	return slices.Repeat([]error{errors.New("killed")}, len(changes))
 }

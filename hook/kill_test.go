@@ -20,7 +20,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/exhaustive"
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -85,7 +85,7 @@ type world struct {
 	// and interface.
 	objects map[string]bool
 	// chains are those of fakeInProcess.
-	chains map[*inprocess.Changes]*fakeChain
+	chains map[*plugin.Changes]*fakeChain
 	// wrong are calls that no engine may make.
 	wrong []string
 	// failing are calls that fail, such as "DEL bridge eth0".
@@ -132,7 +132,7 @@ var pluginsOf = map[string][]string{
 // newWorld returns a host with a runtime's namespace, which has a default route.
 func newWorld(t *testing.T, i installation) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), objects: map[string]bool{}, failing: map[string]error{}, chains: map[*inprocess.Changes]*fakeChain{}}
+	w := &world{t: t, ctx: t.Context(), objects: map[string]bool{}, failing: map[string]error{}, chains: map[*plugin.Changes]*fakeChain{}}
 	namespaces, dir := &fakeNamespaces{at: map[string]*fakeNamespace{}}, t.TempDir()
 	w.exec, w.namespaces = &fakeExec{namespaces: namespaces, answer: w.plugin}, namespaces
 	w.config = Config{

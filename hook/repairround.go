@@ -15,7 +15,8 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -151,12 +152,12 @@ type repairRound struct {
 
 // repairing is the repair of one attachment.
 type repairing struct {
-	inprocess.Repair
+	remedy.Repair
 
 	operation *operation
 	at        int
 	// changes are the rules that it has to have; nil if there are none.
-	changes *inprocess.Changes
+	changes *plugin.Changes
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
 	// earlier repair has told of what they said.
 	asks, told bool
@@ -288,7 +289,7 @@ func (r *repairRound) commit(ctx context.Context) {
 		return
 	}
 	slices.SortStableFunc(ordered, func(a, b *repairing) int { return a.attachment().Created.Compare(b.attachment().Created) })
-	changes := make([]*inprocess.Changes, len(ordered))
+	changes := make([]*plugin.Changes, len(ordered))
 	var holds []*os.File
 	for i, p := range ordered {
 		changes[i] = p.changes

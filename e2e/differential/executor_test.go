@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -91,7 +92,7 @@ func plugins(verb string, attachments []attachment) outcomes {
 // failed has removed a part, as with plugins.
 func inProcess(verb string, attachments []attachment) outcomes {
 	results, errs := make([]string, len(attachments)), make([]error, len(attachments))
-	var changes []*inprocess.Changes
+	var changes []*plugin.Changes
 	var changed []int
 	for i, a := range attachments {
 		chain := &inprocess.Chain{}
@@ -100,7 +101,7 @@ func inProcess(verb string, attachments []attachment) outcomes {
 			changes, changed = append(changes, chain.Changes()), append(changed, i)
 		}
 	}
-	for k, err := range inprocess.Commit(context.Background(), nil, changes) {
+	for k, err := range plugin.Commit(context.Background(), nil, changes) {
 		if errs[changed[k]] == nil {
 			errs[changed[k]] = err
 		}

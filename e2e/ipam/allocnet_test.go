@@ -21,8 +21,10 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/ipam/linked"
 )
 
 // host runs allocnet with networks of a pool.
@@ -225,7 +227,7 @@ func addWith(t *testing.T, list *libcni.NetworkConfigList, inProcess bool) strin
 		t.Errorf("DEL by the other: %v", err)
 	}
 	if other.chain != nil {
-		inprocess.Commit(t.Context(), nil, []*inprocess.Changes{other.chain.Changes()})
+		plugin.Commit(t.Context(), nil, []*plugin.Changes{other.chain.Changes()})
 	}
 	return result
 }
@@ -242,7 +244,7 @@ func cniWith(cacheDir string, inProcess bool) executor {
 	if !inProcess {
 		return executor{libcni.NewCNIConfigWithCacheDir(dirs, cacheDir, nil), nil}
 	}
-	chain := &inprocess.Chain{}
+	chain := &inprocess.Chain{OwnIPAM: linked.Type(nil)}
 	return executor{libcni.NewCNIConfigWithCacheDir(dirs, cacheDir, chain), chain}
 }
 

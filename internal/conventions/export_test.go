@@ -47,9 +47,11 @@ func (x *exports) add(t *testing.T, name string, data []byte) {
 	owner := folder + " " + file.Name.Name
 	for _, i := range file.Imports {
 		imported := strings.TrimPrefix(strings.Trim(i.Path.Value, `"`), "github.com/allocnet/allocnet/")
-		if imports[path.Base(imported)] = imported; i.Name != nil {
-			imports[i.Name.Name] = imported
+		local := path.Base(imported)
+		if i.Name != nil {
+			local = i.Name.Name
 		}
+		imports[local] = imported
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -168,6 +170,8 @@ func TestUnusedExportsAreFound(t *testing.T) {
 		"a/in_test.go":  "package a\nfunc f() { Own() }\n",
 		"a/out_test.go": "package a_test\nimport \"github.com/allocnet/allocnet/a\"\nfunc f() { a.Tested() }\n",
 		"b/b.go":        "package b\nimport x \"github.com/allocnet/allocnet/a\"\ntype i interface { I() }\nfunc f() { x.T{}.M() }\n",
+		"d/d.go":        "package d\nimport (\n\"github.com/allocnet/allocnet/c/a\"\ny \"github.com/allocnet/allocnet/a\"\n)\nfunc f() { a.Same(); _ = y.T{} }\n",
+		"c/a/a.go":      "package a\nfunc Same() {}\n",
 	} {
 		x.add(t, name, []byte(code))
 	}

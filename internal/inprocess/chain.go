@@ -11,8 +11,12 @@ import (
 
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
-	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // Chain executes the plugins of one network for one verb. It is made anew for each, and
@@ -20,15 +24,14 @@ import (
 type Chain struct {
 	version.PluginDecoder
 
-	// Connect is for the pools of allocnet-ipam. Nil: the program is executed where the store
-	// of a pool is needed.
-	Connect Connect
+	// OwnIPAM does the work of allocnet-ipam, which is above this package. Nil: an attachment with it fails.
+	OwnIPAM *plugin.Type
 	// Repair is what CHECK finds missing and makes. Nil: CHECK only looks.
-	Repair *Repair
+	Repair *remedy.Repair
 	// IPTables is which iptables makes the rules, or has made them. Empty: that of the host.
-	IPTables IPTables
+	IPTables rules.Kind
 
-	changes Changes
+	changes plugin.Changes
 }
 
 var _ invoke.Exec = (*Chain)(nil)
@@ -42,7 +45,7 @@ func (*Chain) FindInPath(plugin string, _ []string) (string, error) { return plu
 func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) (out []byte, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			out, err = nil, newPanicked(reason).cniError("plugin "+filepath.Base(path))
+			out, err = nil, within.Recovered(reason).CNIError("plugin "+filepath.Base(path))
 		}
 	}()
 	if ctx.Err() != nil {
@@ -75,49 +78,59 @@ func (f *failure) Unwrap() []error { return []error{f.error, f.cause} }
 func (f *failure) Cause() error { return f.cause }
 
 // Changes returns what is left to be committed after the chain has succeeded.
-func (c *Chain) Changes() *Changes { return &c.changes }
+func (c *Chain) Changes() *plugin.Changes { return &c.changes }
 
 func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []string) ([]byte, error) {
-	call, err := newCall(ctx, stdin, environ)
+	call, err := plugin.NewCall(ctx, stdin, environ)
 	if err != nil {
 		return nil, err
 	}
-	c.changes.iptables = c.IPTables
-	call.changes, call.connect, call.iptables, call.repair = &c.changes, c.Connect, c.IPTables, c.Repair
-	defer call.sysctls.Close() //nolint:errcheck // it has nothing to write
+	c.changes.Rules.Kind, c.changes.Rules.Repair = c.IPTables, c.Repair
+	call.Changes, call.IPAM, call.Repair = &c.changes, c.ipam, c.Repair
+	defer call.Sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]
 	if !ok {
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "plugin type "+name+" is not executed in process", "")
 	}
-	switch call.verb {
+	switch call.Verb {
 	case "VERSION":
 		return json.Marshal(version.All)
 	case "ADD":
-		result, err := p.add(call)
+		result, err := p.Add(call)
 		if err != nil {
 			return nil, err
 		}
-		return encode(result, call.version)
+		return plugin.Encode(result, call.Version)
 	case "DEL":
-		return nil, p.del(call)
+		return nil, p.Del(call)
 	case "CHECK":
 		if c.Repair != nil {
-			c.changes.repair = c.Repair
-			call.repaired(p)
+			c.repair(p, call)
 			return nil, nil
 		}
-		return nil, p.check(call)
+		return nil, p.Check(call)
 	case "STATUS":
-		return nil, call.status()
+		return nil, call.Status()
 	}
 	return nil, nil // GC: the reference plugins of these types have nothing to do
 }
 
-// encode returns a result in the version that the network's configuration asks for.
-func encode(result *current.Result, cniVersion string) ([]byte, error) {
-	converted, err := result.GetAsVersion(cniVersion)
-	if err != nil {
-		return nil, err
+// repair does what a plugin of the chain has to repair. A failure does not keep the plugins
+// after it from their part; nothing is repaired of an attachment whose interface is gone.
+func (c *Chain) repair(p plugin.Type, call *plugin.Call) {
+	if len(c.Repair.Unrepairable) == 0 {
+		c.Repair.Fail(p.Repair(call))
 	}
-	return json.MarshalIndent(converted, "", "    ")
+}
+
+// ipam returns the IPAM plugin of a type, and whether it is executed in process.
+func (c *Chain) ipam(name string) (plugin.Type, bool) {
+	if name == ownIPAM {
+		if c.OwnIPAM == nil {
+			return plugin.Type{}, false
+		}
+		return *c.OwnIPAM, true
+	}
+	p, ok := ipams[name]
+	return p, ok
 }

@@ -7,25 +7,18 @@
 // e2e/differential compares the two.
 //
 // A Chain executes one verb for one network. Links, addresses and leases are made and checked at
-// once. Rules, and the removal of links, are Changes: the caller commits those of all networks of
+// once. Rules, and the removal of links, are plugin.Changes: the caller commits those of all networks of
 // an allocation together, because the kernel does so in little more than the time of one.
 //
 // # Adding to it
 //
-// A plugin type is a line in the table plugins (plugin.go), with a file of its own that has its
-// configuration, add, check and delete; its repair is beside them. A key is a field of that
-// configuration, since a key that is not a field has the whole chain run as plugins (Supports). A
-// key of the reference plugin that is not executed in process is in otherKeys (supports.go), so
-// that it is no mistake. Compare with the reference plugin in e2e/differential, and describe it in
-// docs/executor.md.
+// A plugin type is a folder, which has its configuration, add, check, delete and repair, and a line in the table plugins
+// (plugin.go). What several share is in plugin, iface, links, rules and masquerade. A key is a field of the configuration, since a
+// key that is not a field has the whole chain run as plugins (Supports). A key of the reference plugin that is not executed in
+// process is in otherKeys (supports.go), so that it is no mistake. Compare with the reference plugin in e2e/differential, and
+// describe it in docs/executor.md.
 //
 // # Commit
-//
-// All changes of a kind are one transaction. That of iptables is optimistic: it asserts what
-// attachments share, and makes what one has. If it fails, what is shared is made first, and after
-// a second failure each attachment is handled by itself. A batch of nftables that removes rules by
-// their handles has the generation of their listing: after a reload of all rules the handles are
-// those of others, and the kernel refuses it.
 //
 // After a kill between a chain and its commit, libcni's cache has the results, and DEL removes
 // what was committed. As libcni removes them when the chain of DEL has ended, the engine records
@@ -37,14 +30,11 @@
 //
 // # Repair
 //
-// A chain with a Repair repairs when libcni executes CHECK: each plugin compares the configuration
+// A chain with a Repair (package remedy) repairs when libcni executes CHECK: each plugin compares the configuration
 // and the recorded result with the kernel, notes what is missing, and makes it. Rules are the
-// Changes that ADD would commit, and CommitMissing adds those that the host lacks. Which rules
-// iptables has, iptables itself says: the rules are added to an empty network namespace, and what
-// iptables-save prints there is compared with the host's. That takes the same few processes for
-// one rule and for thousands, with each kind of iptables. IPv6 addresses are added without a
-// search for duplicates, which would leave the allocation without them for a second.
+// Changes that ADD would commit, and plugin.CommitMissing adds those that the host lacks. IPv6 addresses are
+// added without a search for duplicates, which would leave the allocation without them for a second.
 //
-// Work in a namespace goes through within: package ns runs it in a goroutine of its own, in which
+// Work in a namespace goes through package within: package ns runs it in a goroutine of its own, in which
 // a panic would end the process that serves other allocations.
 package inprocess

@@ -53,7 +53,7 @@ func TestMistakes(t *testing.T) {
 func TestMisspelledKeys(t *testing.T) {
 	for name, p := range plugins {
 		var known []string
-		for _, f := range reflect.VisibleFields(reflect.TypeOf(p.config()).Elem()) {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(p.Config()).Elem()) {
 			if key, _, _ := strings.Cut(f.Tag.Get("json"), ","); key != "" && key != "-" {
 				known = append(known, key)
 			}

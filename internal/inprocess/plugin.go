@@ -6,44 +6,45 @@ package inprocess
 import (
 	"encoding/json"
 
-	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/allocator"
+	"github.com/allocnet/allocnet/internal/inprocess/bandwidth"
+	"github.com/allocnet/allocnet/internal/inprocess/bridge"
+	"github.com/allocnet/allocnet/internal/inprocess/firewall"
+	"github.com/allocnet/allocnet/internal/inprocess/ipam"
+	"github.com/allocnet/allocnet/internal/inprocess/loopback"
+	"github.com/allocnet/allocnet/internal/inprocess/macvlan"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/portmap"
+	"github.com/allocnet/allocnet/internal/inprocess/ptp"
+	"github.com/allocnet/allocnet/internal/inprocess/tuning"
+	pools "github.com/allocnet/allocnet/ipam"
 )
 
-// plugin executes the verbs of one type of the reference set.
-type plugin struct {
-	// config returns an empty configuration with all keys that the plugin understands, for
-	// encoding/json.
-	config func() any
-	add    func(*call) (*current.Result, error)
-	check  func(*call) error
-	del    func(*call) error
-	// understands refuses values of a configuration that are not executed in process; nil if
-	// all are.
-	understands func(config []byte) error
-	// status tells why ADD would fail now; nil for plugins that cannot tell.
-	status func(*call) error
-	// repair makes what is missing of what add makes; see Repair. nil for those whose calls are
-	// not repaired.
-	repair func(*call) error
-}
+// ownIPAM is allocnet's IPAM plugin.
+const ownIPAM = "allocnet-ipam"
 
 // plugins are the types that a chain may have.
-var plugins = map[string]plugin{
-	"bandwidth": {func() any { return &bandwidthConfig{} }, addBandwidth, checkBandwidth, delBandwidth, nil, nil, repairBandwidth},
-	"bridge":    {func() any { return &bridgeConfig{} }, addBridge, checkBridge, delBridge, nil, nil, repairBridge},
-	"firewall":  {func() any { return &firewallConfig{} }, addFirewall, checkFirewall, delFirewall, nil, nil, repairFirewall},
-	"loopback":  {func() any { return &loopbackConfig{} }, addLoopback, checkLoopback, delLoopback, nil, nil, repairLoopback},
-	"macvlan":   {func() any { return &macvlanConfig{} }, addMacvlan, checkMacvlan, delMacvlan, nil, nil, repairMacvlan},
-	"portmap":   {func() any { return &portmapConfig{} }, addPortmap, checkPortmap, delPortmap, understandsPortmap, nil, repairPortmap},
-	"ptp":       {func() any { return &ptpConfig{} }, addPTP, checkPTP, delPTP, nil, nil, repairPTP},
-	"tuning":    {func() any { return &tuningConfig{} }, addTuning, checkTuning, delTuning, nil, nil, repairTuning},
+var plugins = map[string]plugin.Type{
+	"bandwidth": bandwidth.Type,
+	"bridge":    bridge.Type,
+	"firewall":  firewall.Type,
+	"loopback":  loopback.Type,
+	"macvlan":   macvlan.Type,
+	"portmap":   portmap.Type,
+	"ptp":       ptp.Type,
+	"tuning":    tuning.Type,
 }
 
 // ipams are the types that the key "ipam" of a plugin may have. Their calls have the
-// configuration of that plugin; config is that of the object under "ipam".
-var ipams = map[string]plugin{
-	ownIPAM:      {func() any { return &json.RawMessage{} }, addOwnIPAM, checkOwnIPAM, delOwnIPAM, understandsOwnIPAM, statusOwnIPAM, nil},
-	"host-local": {func() any { return &allocator.IPAMConfig{} }, addHostLocal, checkHostLocal, delHostLocal, nil, nil, nil},
-	"static":     {func() any { return &staticConfig{} }, addStatic, checkStatic, delStatic, nil, nil, nil},
+// configuration of that plugin; Config is that of the object under "ipam". What does the work of allocnet-ipam the chain has from
+// its caller.
+var ipams = map[string]plugin.Type{
+	ownIPAM:      {Config: func() any { return &json.RawMessage{} }, Understands: understandsOwnIPAM},
+	"host-local": ipam.HostLocal,
+	"static":     ipam.Static,
+}
+
+// understandsOwnIPAM refuses what the program refuses, with its error.
+func understandsOwnIPAM(config []byte) error {
+	_, err := pools.Parse(config)
+	return err
 }

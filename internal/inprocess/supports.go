@@ -48,11 +48,11 @@ func supports(p *libcni.PluginConfig, dirs []string) error {
 	if err != nil {
 		return unsupported(name, err.Error())
 	}
-	if err := decodeStrictly(conf, known.config()); err != nil {
+	if err := decodeStrictly(conf, known.Config()); err != nil {
 		return unsupported(name, err.Error())
 	}
-	if known.understands != nil {
-		if err := known.understands(conf); err != nil {
+	if known.Understands != nil {
+		if err := known.Understands(conf); err != nil {
 			return unsupported(name, err.Error())
 		}
 	}
@@ -70,11 +70,11 @@ func supportsIPAM(name string, conf []byte, dirs []string) error {
 	if !ok {
 		return unsupported(name, "is not executed in process")
 	}
-	if err := decodeStrictly(conf, known.config()); err != nil {
+	if err := decodeStrictly(conf, known.Config()); err != nil {
 		return unsupported(name, err.Error())
 	}
-	if known.understands != nil {
-		if err := known.understands(conf); err != nil {
+	if known.Understands != nil {
+		if err := known.Understands(conf); err != nil {
 			return unsupported(name, err.Error())
 		}
 	}
@@ -139,7 +139,7 @@ func Mistakes(name, ipamName string, text strictjson.Text) ([]*strictjson.Mistak
 		return nil, nil
 	}
 	ignore := func(key string) bool { return isRemark(key) || slices.Contains(otherKeys[name], key) || isListKey(key) }
-	mistakes, err := text.Check(strictjson.Form{Of: name, Into: known.config(), Skip: freeKeys, Ignore: ignore})
+	mistakes, err := text.Check(strictjson.Form{Of: name, Into: known.Config(), Skip: freeKeys, Ignore: ignore})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func Mistakes(name, ipamName string, text strictjson.Text) ([]*strictjson.Mistak
 			continue
 		}
 		further, err := m.Value.Check(strictjson.Form{
-			Of: ipamName, Into: ipam.config(), Ignore: isRemark,
+			Of: ipamName, Into: ipam.Config(), Ignore: isRemark,
 			Instead: map[reflect.Type]reflect.Type{reflect.TypeFor[types.Route](): reflect.TypeFor[routeKeys]()},
 		})
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -62,7 +62,7 @@ func (ownHost) LinkMTU(name string) (int, bool, error)             { return netn
 func (ownHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (ownHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
 func (ownHost) IsIPv6Off(link string) (bool, error)                { return netns.IsIPv6Off(link) }
-func (ownHost) IPTables() string                                   { return string(inprocess.CurrentIPTables()) }
+func (ownHost) IPTables() string                                   { return string(rules.CurrentKind()) }
 func (ownHost) PinMTU(bridge string, mtu int) error                { return netns.PinMTU(bridge, mtu) }
 func (ownHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }
 func (ownHost) FiltersBridges() bool                               { return filtersBridges("/proc/sys/net/bridge") }

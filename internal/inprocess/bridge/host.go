@@ -1,0 +1,196 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/inprocess/iface"
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// bridges is held while a bridge is made or gets an address: two networks of an allocation
+// may share one.
+var bridges sync.Mutex
+
+// ensureBridge makes the bridge if it is missing, with a MAC, a random one if it is nil, and sets it up. One that
+// is there stays as it is: it may be the host's way to its network.
+func (conf *config) ensureBridge(c *plugin.Call, mac net.HardwareAddr) (*netlink.Bridge, error) {
+	bridges.Lock()
+	defer bridges.Unlock()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr, attrs.Group = conf.Bridge, conf.MTU, mac, netns.LinkGroup
+	if mac == nil {
+		attrs.HardwareAddr = links.NewMAC()
+	}
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if conf.VLAN != 0 || conf.VLANTrunk != nil {
+		filtering := true
+		bridge.VlanFiltering = &filtering
+	}
+	made := netlink.LinkAdd(bridge)
+	if made != nil && !errors.Is(made, unix.EEXIST) {
+		return nil, fmt.Errorf("could not add %q: %w", conf.Bridge, made)
+	}
+	if conf.PromiscMode {
+		if err := netlink.SetPromiscOn(bridge); err != nil {
+			return nil, fmt.Errorf("could not set promiscuous mode on %q: %w", conf.Bridge, err)
+		}
+	}
+	bridge, err := bridgeByName(conf.Bridge) // one that existed may be another kind of link
+	if err != nil {
+		return nil, err
+	}
+	if made == nil {
+		_ = c.Sysctls.Set("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
+	} else if err := conf.keep(bridge); err != nil {
+		return nil, err
+	}
+	return bridge, netlink.LinkSetUp(bridge)
+}
+
+// keep has a bridge that was there keep its MAC and MTU, which follow its ports unless they are set. Ports with
+// the MACs of newPortMAC change nothing if there are others; without any, nothing is reached over it whose
+// entries the kernel would forget with the MAC.
+func (conf *config) keep(bridge *netlink.Bridge) error {
+	if bridge.RawFlags&unix.IFF_LOWER_UP == 0 {
+		if len(bridge.HardwareAddr) == 0 { // zeros, as the kernel leaves it after the last port
+			bridge.HardwareAddr = links.NewMAC()
+		}
+		if err := netlink.LinkSetHardwareAddr(bridge, bridge.HardwareAddr); err != nil {
+			return fmt.Errorf("could not set the MAC of %q: %w", conf.Bridge, err)
+		}
+	}
+	return netns.KeepMTU(bridge, conf.MTU)
+}
+
+func bridgeByName(name string) (*netlink.Bridge, error) {
+	link, err := netlinksafe.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("could not lookup %q: %w", name, err)
+	}
+	bridge, ok := link.(*netlink.Bridge)
+	if !ok {
+		return nil, fmt.Errorf("%q already exists but is not a bridge", name)
+	}
+	return bridge, nil
+}
+
+// addPort makes a veth pair from the namespace to a port of the bridge.
+func (conf *config) addPort(c *plugin.Call, netns ns.NetNS, bridge *netlink.Bridge) (port, inside *current.Interface, err error) {
+	host, container, err := iface.AddVeth(c, netns, conf.MTU, conf.mac)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := conf.connect(bridge, host, conf.VLAN, conf.trunk); err != nil {
+		return nil, nil, err
+	}
+	return links.Interface(host, ""), links.Interface(container, netns.Path()), nil
+}
+
+// connect makes a link a port of the bridge.
+func (conf *config) connect(bridge *netlink.Bridge, link netlink.Link, vlan int, trunk []uint16) error {
+	name := link.Attrs().Name
+	if err := netlink.LinkSetMaster(link, bridge); err != nil {
+		return fmt.Errorf("failed to connect %q to bridge %v: %w", name, bridge.Attrs().Name, err)
+	}
+	if err := netlink.LinkSetHairpin(link, conf.HairpinMode); err != nil {
+		return fmt.Errorf("failed to setup hairpin mode for %v: %w", name, err)
+	}
+	if err := netlink.LinkSetIsolated(link, conf.PortIsolation); err != nil {
+		return fmt.Errorf("failed to set isolated on for %v: %w", name, err)
+	}
+	return setVLANs(link, vlan, trunk, conf.PreserveDefaultVLAN)
+}
+
+// addGateways gives the gateways of both families, IPv4 first, to the bridge, or to its port
+// for the VLAN, and turns forwarding on.
+func (conf *config) addGateways(c *plugin.Call, bridge *netlink.Bridge, gateways []net.IPNet, result *current.Result) error {
+	bridges.Lock()
+	defer bridges.Unlock()
+	for _, wantV4 := range []bool{true, false} {
+		found := false
+		for _, gateway := range gateways {
+			if isV4 := gateway.IP.To4() != nil; isV4 != wantV4 {
+				continue
+			}
+			found = true
+			if err := conf.addGateway(bridge, gateway, result); err != nil {
+				return err
+			}
+		}
+		if found {
+			if err := c.Forward(wantV4); err != nil {
+				return fmt.Errorf("failed to enable forwarding: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (conf *config) addGateway(bridge *netlink.Bridge, gateway net.IPNet, result *current.Result) error {
+	if conf.VLAN == 0 {
+		if err := conf.ensureAddress(bridge, gateway); err != nil {
+			return fmt.Errorf("failed to set bridge addr: %w", err)
+		}
+		return nil
+	}
+	port, err := conf.ensureVLANPort(bridge)
+	if err != nil {
+		return fmt.Errorf("failed to create vlan interface: %w", err)
+	}
+	if len(result.Interfaces) == 3 {
+		result.Interfaces = append(result.Interfaces, &current.Interface{Name: port.Attrs().Name, Mac: port.Attrs().HardwareAddr.String()})
+	}
+	if err := conf.ensureAddress(port, gateway); err != nil {
+		return fmt.Errorf("failed to set vlan interface for bridge with addr: %w", err)
+	}
+	return nil
+}
+
+// ensureAddress gives the link an address, which may be there with another length of the prefix. Another one of
+// the same network is an error, unless forceAddress replaces it.
+func (conf *config) ensureAddress(link netlink.Link, address net.IPNet) error {
+	family := netlink.FAMILY_V6
+	if address.IP.To4() != nil {
+		family = netlink.FAMILY_V4
+	}
+	existing, err := netlinksafe.AddrList(link, family)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("could not get list of IP addresses: %w", err)
+	}
+	if serves, err := servesNetwork(link, existing, address); err != nil || serves {
+		return err
+	}
+	for _, other := range existing {
+		if !other.Contains(address.IP) && !address.Contains(other.IP) {
+			continue // of another network
+		}
+		if !conf.ForceAddress {
+			return fmt.Errorf("%q already has an IP address different from %v", link.Attrs().Name, address.String())
+		}
+		if err := netlink.AddrDel(link, &netlink.Addr{IPNet: other.IPNet}); err != nil {
+			return fmt.Errorf("could not remove IP address from %q: %w", link.Attrs().Name, err)
+		}
+	}
+	if err := links.AddHostAddress(link, &address); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("could not add IP address %s to %q: %w", address.String(), link.Attrs().Name, err)
+	}
+	// With a MAC of its own the bridge no longer takes that of its ports.
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return fmt.Errorf("could not set bridge's mac: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package firewall
+
+import (
+	"strings"
+	"testing"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
+	"github.com/allocnet/allocnet/internal/inprocess/rules/rulestest"
+	"github.com/allocnet/allocnet/internal/roottest"
+)
+
+// TestUnknownPolicy: DEL refuses it, as the reference plugin does, even if it has nothing to remove.
+func TestUnknownPolicy(t *testing.T) {
+	for policy, want := range map[string]string{"": "", "open": "", "same-bridge": "", "isolated": "", "closed": `unknown ingress policy: "closed"`} {
+		err := del(&plugin.Call{Version: "1.0.0", Changes: &plugin.Changes{}, Config: []byte(`{"cniVersion": "1.0.0", "name": "n", "ingressPolicy": "` + policy + `"}`)})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got the error %v, want %q", policy, err, want)
+		}
+	}
+}
+
+// testRules are those of an attachment of a bridge with an ingress policy.
+func testFirewallRules(t *testing.T, policy string) []*rules.IPTables {
+	t.Helper()
+	conf := &config{IngressPolicy: policy}
+	result := &current.Result{
+		Interfaces: []*current.Interface{{Name: "br0"}},
+		IPs:        []*current.IPConfig{{Address: rulestest.Network(t, "10.0.0.5/24")}},
+	}
+	ingress, err := conf.ingress(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(conf.rules(result), ingress...)
+}
+
+// TestFirewallRules: what all share, the rules with the address, and those of the policy.
+func TestFirewallRules(t *testing.T) {
+	want := `-N CNI-FORWARD
+-N CNI-ADMIN
+-I FORWARD COMMENT -j CNI-FORWARD
+-I CNI-FORWARD COMMENT -j CNI-ADMIN
+-A CNI-FORWARD -d 10.0.0.5/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A CNI-FORWARD -s 10.0.0.5/32 -j ACCEPT
+-N CNI-ISOLATION-STAGE-1
+-N CNI-ISOLATION-STAGE-2
+-I FORWARD -j CNI-ISOLATION-STAGE-1 COMMENT
+-I CNI-ISOLATION-STAGE-1 -i br0 ! -o br0 -j CNI-ISOLATION-STAGE-2 COMMENT
+-I CNI-ISOLATION-STAGE-1 -i br0 -o br0 -j DROP COMMENT
+-A CNI-ISOLATION-STAGE-1 -j RETURN COMMENT
+-I CNI-ISOLATION-STAGE-2 -o br0 -j DROP COMMENT
+-A CNI-ISOLATION-STAGE-2 -j RETURN COMMENT
+`
+	text := ""
+	for _, r := range testFirewallRules(t, "isolated") {
+		text += rulestest.Text(r)
+		if r.Table != "filter" || r.Chain != "" {
+			t.Errorf("rules are in chain %q of table %s", r.Chain, r.Table)
+		}
+	}
+	if diff := gocmp.Diff(want, text); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestRootSharedIsSeenByFirewall: see RequireSeen.
+func TestRootSharedIsSeenByFirewall(t *testing.T) {
+	roottest.Require(t)
+	rulestest.RequireSeen(t, testFirewallRules(t, "open")[0])
+}

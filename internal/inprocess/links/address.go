@@ -1,0 +1,56 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package links
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+)
+
+// IsIPv4 tells the family of an address.
+func IsIPv4(ip net.IP) bool { return ip.To4() != nil }
+
+// HostNetwork returns the network that has only one address.
+func HostNetwork(ip net.IP) net.IPNet {
+	bits := 8 * len(netfilter.IPBytes(ip))
+	return net.IPNet{IP: ip, Mask: net.CIDRMask(bits, bits)}
+}
+
+// AddHostAddress gives an address to a link of the host. The error is EEXIST if the link has it.
+func AddHostAddress(link netlink.Link, address *net.IPNet) error {
+	err := netlink.AddrAdd(link, &netlink.Addr{IPNet: address})
+	if errors.Is(err, unix.EACCES) && !IsIPv4(address.IP) {
+		name := link.Attrs().Name
+		return fmt.Errorf("%w: IPv6 is switched off on %s of the host: switch it on (sysctl net.ipv6.conf.%s.disable_ipv6=0, and net.ipv6.conf.default.disable_ipv6=0 for new ones), or remove the network's IPv6 addresses", err, name, name)
+	}
+	return err
+}
+
+// GlobalAddresses returns the addresses of a link, of both families, but for those of the link alone.
+func GlobalAddresses(link netlink.Link) ([]net.IPNet, error) {
+	found, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []net.IPNet
+	for _, a := range found {
+		if a.IP.IsGlobalUnicast() {
+			addresses = append(addresses, *a.IPNet)
+		}
+	}
+	return addresses, nil
+}
+
+// HasAddress tells whether an address is present with the same length of its prefix.
+func HasAddress(present []netlink.Addr, address net.IPNet) bool {
+	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })
+}

@@ -1,0 +1,58 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package links
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/plugins/pkg/ip"
+	"github.com/containernetworking/plugins/pkg/netlinksafe"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// NewVeth returns a pair to be made, with a name for the end of the caller's namespace.
+func NewVeth(name string, mtu int, peerNS ns.NetNS) *netlink.Veth {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, NewMAC()
+	return &netlink.Veth{LinkAttrs: attrs, PeerHardwareAddr: newPortMAC(), PeerNamespace: netlink.NsFd(int(peerNS.Fd()))}
+}
+
+// peerNames is how many random names are tried.
+const peerNames = 10
+
+// MakeVeth makes the pair, and returns the end of this namespace with what the kernel has
+// chosen for it.
+func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
+	for range peerNames {
+		name, err := ip.RandomVethName()
+		if err != nil {
+			return nil, err
+		}
+		veth.PeerName = name
+		err = netlink.LinkAdd(veth)
+		if err == nil {
+			return refetch(veth)
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			return nil, fmt.Errorf("failed to make veth pair: %w", err)
+		}
+		if _, err := netlinksafe.LinkByName(veth.Name); err == nil {
+			return nil, fmt.Errorf("container veth name (%q) peer provided (%q) already exists", veth.Name, name)
+		}
+	}
+	return nil, errors.New("failed to find a unique veth name")
+}
+
+// refetch returns the link with what the kernel has chosen for it; it is deleted if that fails.
+func refetch(veth *netlink.Veth) (netlink.Link, error) {
+	link, err := netlinksafe.LinkByName(veth.Name)
+	if err != nil {
+		_ = netlink.LinkDel(veth) // the first error is returned
+		return nil, fmt.Errorf("failed to make veth pair: %w", err)
+	}
+	return link, nil
+}

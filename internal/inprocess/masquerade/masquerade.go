@@ -1,0 +1,96 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package masquerade has the rules that give packets of an attachment to the outside the address of the host.
+package masquerade
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/containernetworking/plugins/pkg/utils"
+
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/rules"
+	"github.com/allocnet/allocnet/internal/netfilter"
+)
+
+// attachment is what rules of masquerading are made from.
+type attachment struct {
+	// backend is "iptables" or "nftables"; nil means what the host has, iptables first.
+	backend *string
+	// networks are the addresses of the attachment with their networks' masks.
+	networks                     []net.IPNet
+	network, ifName, containerID string
+}
+
+// of returns what the rules of the attachment of a call are made from.
+func of(c *plugin.Call, backend *string, networks []net.IPNet) attachment {
+	return attachment{backend, networks, c.Network, c.IfName, c.ContainerID}
+}
+
+// Add leaves the rules to be added that masquerade the addresses of an attachment, each with the mask of its
+// network. backend is "iptables" or "nftables"; nil means what the host has, iptables first.
+func Add(c *plugin.Call, backend *string, networks []net.IPNet) error {
+	return of(c, backend, networks).add(c.Ctx, &c.Changes.Rules)
+}
+
+// Remove leaves the rules to be removed, of both backends: the configuration may have changed since ADD.
+func Remove(c *plugin.Call, networks []net.IPNet) {
+	of(c, nil, networks).remove(&c.Changes.Rules)
+}
+
+// Repair leaves the rules to be added where they are missing, and the flows to be forgotten that began without.
+func Repair(c *plugin.Call, backend *string, networks []net.IPNet) error {
+	m := of(c, backend, networks)
+	c.Changes.Rules.Translations = append(c.Changes.Rules.Translations, m)
+	return m.add(c.Ctx, &c.Changes.Rules)
+}
+
+func (m attachment) add(ctx context.Context, all *rules.Set) error {
+	switch rules.Backend(ctx, m.backend, all.Kind) {
+	case rules.BackendIPTables:
+		for _, r := range m.iptables() {
+			all.Add(rules.Change{IPTables: r})
+		}
+	case rules.BackendNFTables:
+		all.Add(rules.Change{NFTables: m.nftables()})
+	default:
+		return fmt.Errorf("unknown ipmasq backend %q", *m.backend)
+	}
+	return nil
+}
+
+func (m attachment) remove(all *rules.Set) {
+	for _, r := range m.iptables() {
+		all.Add(rules.Change{Remove: true, IPTables: r})
+	}
+	all.Add(rules.Change{Remove: true, NFTables: m.nftables()})
+}
+
+// iptables returns the rules, those of each family by themselves.
+func (m attachment) iptables() []*rules.IPTables {
+	chain := utils.FormatChainName(m.network, m.containerID)
+	text := utils.FormatComment(m.network, m.containerID)
+	comment := []string{"-m", "comment", "--comment", text}
+	byFamily := map[netfilter.Family]*rules.IPTables{}
+	var all []*rules.IPTables
+	for _, network := range m.networks {
+		family, multicast := netfilter.IPv4, "224.0.0.0/4"
+		if !links.IsIPv4(network.IP) {
+			family, multicast = netfilter.IPv6, "ff00::/8"
+		}
+		r := byFamily[family]
+		if r == nil {
+			r = &rules.IPTables{Family: family, Table: "nat", Chain: chain, Comment: text}
+			byFamily[family] = r
+			all = append(all, r)
+		}
+		r.Add(rules.Rule{Chain: chain, Args: append([]string{"-d", network.String(), "-j", "ACCEPT"}, comment...)})
+		r.Add(rules.Rule{Chain: chain, Args: append([]string{"!", "-d", multicast, "-j", "MASQUERADE"}, comment...)})
+		r.Add(rules.Rule{Chain: "POSTROUTING", Args: append([]string{"-s", network.IP.String(), "-j", chain}, comment...)})
+	}
+	return all
+}

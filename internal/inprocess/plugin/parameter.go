@@ -1,0 +1,58 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sysctl"
+)
+
+// EnsureSysctl sets a parameter to a value. A kernel without the parameter needs no repair.
+func (c *Call) EnsureSysctl(key, value string) error {
+	present, err := c.Sysctls.Get(key)
+	if err != nil || sameParameter(present, value) || c.isKernelForm(key, value, present) {
+		return nil //nolint:nilerr // see above
+	}
+	return c.Repair.Ensure(fmt.Sprintf("%s is %s, was set to %s", key, present, value), func() error { return c.Sysctls.Set(key, value) })
+}
+
+// isKernelForm tells whether the kernel prints a value of a parameter as it is present: ranges, masks and
+// names have other forms, and bounds. The kernel itself tells, in an empty network namespace, where lo stands
+// for the interface.
+func (c *Call) isKernelForm(key, value, present string) bool {
+	empty, err := netns.New()
+	if err != nil {
+		return false
+	}
+	defer empty.Close() //nolint:errcheck // it ends with that
+	parts := strings.Split(key, "/")
+	if at := slices.Index(parts, c.IfName); at >= 0 {
+		parts[at] = "lo"
+	}
+	var printed string
+	err = empty.Do(func() (err error) {
+		sysctls := sysctl.Tree{}
+		defer sysctls.Close() //nolint:errcheck // read only
+		if err = sysctls.Set(strings.Join(parts, "/"), value); err == nil {
+			printed, err = sysctls.Get(strings.Join(parts, "/"))
+		}
+		return err
+	})
+	return err == nil && printed == present
+}
+
+// sameParameter compares values of a parameter as the kernel reads them: numbers of any base, between
+// any spaces.
+func sameParameter(present, value string) bool {
+	return slices.EqualFunc(strings.Fields(present), strings.Fields(value), func(a, b string) bool {
+		x, errA := strconv.ParseInt(a, 0, 64)
+		y, errB := strconv.ParseInt(b, 0, 64)
+		return a == b || errA == nil && errB == nil && x == y
+	})
+}

@@ -1,0 +1,30 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package plugin has what a plugin type that is executed in this process consists of, and what all of them share: the call
+// with its configuration and results, what ADD and DEL leave to be committed (Changes), and the commit for all networks of
+// an allocation together.
+package plugin
+
+import (
+	current "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// Type executes the verbs of one type of the reference set, of any number of attachments at the same time. Each verb is safe to
+// repeat but ADD; CHECK and repair have the result of ADD in their configuration, and DEL may have none.
+type Type struct {
+	// Config returns an empty configuration with all keys that the plugin understands, for
+	// encoding/json.
+	Config func() any
+	Add    func(*Call) (*current.Result, error)
+	Check  func(*Call) error
+	Del    func(*Call) error
+	// Understands refuses values of a configuration that are not executed in process; nil if
+	// all are.
+	Understands func(config []byte) error
+	// Status tells why ADD would fail now; nil for plugins that cannot tell.
+	Status func(*Call) error
+	// Repair makes what is missing of what Add makes, and notes it in Call.Repair. nil for those whose calls are
+	// not repaired.
+	Repair func(*Call) error
+}

@@ -1,0 +1,100 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// canonicalRules are the lines that iptables-save prints for rules. iptables itself tells:
+// each rule is added to a chain of its own in an empty network namespace. Only so is a listing
+// of thousands of rules compared without a process for each, whatever the version and backend.
+type canonicalRules struct {
+	kind   Kind
+	family netfilter.Family
+	// chains have the number of the chain that a rule of a table is in.
+	chains  map[string]int
+	listing iptablesListing
+}
+
+// iptablesTargets are the targets of rules that are not chains.
+var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
+
+// canonical returns the lines of all rules of the changes.
+func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*IPTables) (*canonicalRules, error) {
+	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}
+	text := c.text(all)
+	empty, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	defer empty.Close() //nolint:errcheck // it ends with that
+	err = empty.Do(func() error {
+		if err := (&iptablesProgram{ctx: ctx, kind: kind, family: family}).restore(text); err != nil {
+			return err
+		}
+		c.listing, _, err = listIPTables(ctx, kind, family)
+		return err
+	})
+	return c, err
+}
+
+// text returns the input of iptables-restore.
+func (c *canonicalRules) text(all []*IPTables) *netfilter.Transaction {
+	t := &netfilter.Transaction{}
+	for _, table := range iptablesTables {
+		lines, targets := &netfilter.Transaction{}, map[string]bool{}
+		for _, r := range all {
+			if r.Table != table {
+				continue
+			}
+			for _, rule := range r.everyRule() {
+				c.add(lines, table, rule, targets)
+			}
+		}
+		t.Table(table, lines)
+	}
+	return t
+}
+
+func (c *canonicalRules) add(t *netfilter.Transaction, table string, rule Rule, targets map[string]bool) {
+	key := ruleKey(table, rule)
+	if _, done := c.chains[key]; done {
+		return
+	}
+	c.chains[key] = len(c.chains)
+	if target := netfilter.Option(rule.Args, "-j"); target != "" && !targets[target] && !slices.Contains(iptablesTargets, target) {
+		targets[target] = true
+		t.Line("-N", target)
+	}
+	t.Line("-N", canonicalChain(c.chains[key]))
+	t.Line("-A", canonicalChain(c.chains[key]), rule.Args...)
+}
+
+func canonicalChain(number int) string { return fmt.Sprintf("RULE-%d", number) }
+
+// ruleKey identifies a rule whatever its chain.
+func ruleKey(table string, rule Rule) string {
+	return table + "\x00" + strings.Join(rule.Args, "\x00")
+}
+
+// of returns the lines of a rule.
+func (c *canonicalRules) of(table string, rule Rule) []string {
+	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
+}
+
+// everyRule returns the rules with those that are shared.
+func (r *IPTables) everyRule() []Rule {
+	var all []Rule
+	for _, group := range r.Shared {
+		all = append(all, group.Rules...)
+	}
+	return append(all, r.Rules...)
+}

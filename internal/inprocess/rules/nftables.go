@@ -1,0 +1,112 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rules
+
+import (
+	"errors"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+)
+
+// NFTables are rules of one attachment in one table of nftables.
+type NFTables struct {
+	Table *netfilter.Table
+	// Rules are those to add.
+	Rules []netfilter.Rule
+	// Chains are where the attachment has rules: those to remove.
+	Chains []string
+	// Owns tells by its comment whether a rule in one of the chains is the attachment's.
+	Owns func(comment string) bool
+	// Replace is whether an addition removes what an earlier one has left.
+	Replace bool
+}
+
+// commitNFTables commits the nftables rules of all chains, and joins the errors of each. An
+// error of the socket is that of all that have such rules.
+func commitNFTables(socket *netfilter.Socket, err error, all []*Set, errs []error) {
+	if !hasNFTables(all) || err == nil && commitBatch(socket, all) == nil {
+		return
+	}
+	for i, c := range all {
+		if err == nil {
+			errs[i] = errors.Join(errs[i], commitBatch(socket, []*Set{c}))
+		} else if hasNFTables([]*Set{c}) {
+			errs[i] = errors.Join(errs[i], err)
+		}
+	}
+}
+
+func hasNFTables(all []*Set) bool {
+	for _, c := range all {
+		for _, r := range c.Changes {
+			if r.NFTables != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// commitBatch makes the changes in one batch.
+func commitBatch(s *netfilter.Socket, all []*Set) error {
+	return s.Change(func(b *netfilter.Batch) error {
+		for _, c := range all {
+			for _, r := range c.Changes {
+				if r.NFTables == nil {
+					continue
+				}
+				if err := r.NFTables.change(b, r.Remove); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// change adds or removes the rules of one attachment.
+func (r *NFTables) change(b *netfilter.Batch, remove bool) error {
+	if !remove {
+		if err := b.MakeTable(r.Table); err != nil {
+			return err
+		}
+	}
+	if remove || r.Replace {
+		for _, chain := range r.Chains {
+			owned, _, err := r.Listed(b.Listings, chain)
+			if err != nil {
+				return err
+			}
+			for _, rule := range owned {
+				b.DeleteRule(r.Table, chain, rule)
+			}
+		}
+	}
+	if !remove {
+		for _, rule := range r.Rules {
+			b.AddRule(r.Table, rule)
+		}
+	}
+	return nil
+}
+
+// Listed returns the rules of the attachment in a chain, and how many it lacks there.
+func (r *NFTables) Listed(l *netfilter.Listings, chain string) (owned []netfilter.ListedRule, lacks int, err error) {
+	all, err := l.Of(r.Table, chain)
+	for _, rule := range all {
+		if r.Owns(rule.Comment()) {
+			owned = append(owned, rule)
+		}
+	}
+	for _, rule := range r.Rules {
+		if rule.Chain == chain {
+			lacks++
+		}
+	}
+	return owned, lacks - len(owned), err
+}
+
+// MaxComment is the length of comments that nft accepts, and so of those of the reference
+// plugins.
+const MaxComment = 128

@@ -1,0 +1,94 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package tuning
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// sysctlAllowlist has a regular expression in each line. One of them must match each key of
+// the tuning plugin; without the file, every key is allowed.
+var sysctlAllowlist = "/etc/cni/tuning/allowlist.conf"
+
+// refuseUnlistedSysctls fails if the allowlist lacks a key.
+func refuseUnlistedSysctls(values map[string]string) error {
+	data, err := os.ReadFile(sysctlAllowlist)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var allowed []string
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" {
+			allowed = append(allowed, line)
+		}
+	}
+	return requireAllowed(slices.Sorted(maps.Keys(values)), allowed)
+}
+
+// requireAllowed fails unless each key is matched by one of the expressions.
+func requireAllowed(keys, allowed []string) error {
+	for _, key := range keys {
+		found := false
+		for _, expression := range allowed {
+			matched, err := regexp.MatchString(expression, key)
+			if err != nil {
+				return err
+			}
+			if found = found || matched; found {
+				break
+			}
+		}
+		if !found {
+			return fmt.Errorf("Sysctl %s is not allowed. Only the following sysctls are allowed: %+v", key, allowed) //nolint:staticcheck // the reference plugin's text
+		}
+	}
+	return nil
+}
+
+// refuseDuplicateSysctls fails if a key occurs twice in "sysctl": which value counts would be
+// a matter of luck.
+func refuseDuplicateSysctls(config []byte) error {
+	var raw struct{ Sysctl json.RawMessage }
+	if err := json.Unmarshal(config, &raw); err != nil || raw.Sysctl == nil {
+		return err
+	}
+	var values map[string]string
+	if err := json.Unmarshal(raw.Sysctl, &values); err != nil {
+		return err
+	}
+	tokens := 0
+	for d := json.NewDecoder(bytes.NewReader(raw.Sysctl)); ; tokens++ {
+		if _, err := d.Token(); err != nil {
+			break
+		}
+	}
+	if values != nil && tokens != 2+2*len(values) { // the braces, and a key and a value each
+		return errors.New("duplicated sysctl keys are not allowed")
+	}
+	return nil
+}
+
+// sysctlPath returns the path of a key in /proc/sys, in which IFNAME stands for the interface.
+// Keys of other subsystems than the network are refused.
+func sysctlPath(key, ifName string) (string, error) {
+	key = strings.Replace(strings.ReplaceAll(key, ".", "/"), "IFNAME", ifName, 1)
+	path := filepath.Join("/", key)[1:]
+	if !strings.HasPrefix(path, "net/") {
+		return "", fmt.Errorf("invalid net sysctl key: %q", key)
+	}
+	return path, nil
+}

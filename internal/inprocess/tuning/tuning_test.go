@@ -1,0 +1,209 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package tuning
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/roottest"
+)
+
+// TestTuningSettings: the settings that count when the call asks for others.
+func TestTuningSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		config, args string
+		want         linkSettings
+		err          string
+	}{
+		"none":           {config: `"promisc": false`},
+		"configured":     {config: `"mac": "02:00:00:00:00:01", "mtu": 1400, "txQLen": 0, "allmulti": false, "promisc": true`, want: linkSettings{MAC: "02:00:00:00:00:01", MTU: 1400, TxQLen: new(int), Allmulti: new(bool), Promisc: pointer(true)}},
+		"CNI_ARGS":       {config: `"mac": "02:00:00:00:00:01"`, args: "MAC=02:00:00:00:00:02", want: linkSettings{MAC: "02:00:00:00:00:02"}},
+		"capability":     {config: `"runtimeConfig": {"mac": "02:00:00:00:00:03"}`, args: "MAC=02:00:00:00:00:02", want: linkSettings{MAC: "02:00:00:00:00:03"}},
+		"args":           {config: `"runtimeConfig": {"mac": "02:00:00:00:00:03"}, "mtu": 1400, "args": {"cni": {"mac": "02:00:00:00:00:04", "mtu": 1300, "txQLen": 5, "allmulti": true, "promisc": true}}`, want: linkSettings{MAC: "02:00:00:00:00:04", MTU: 1300, TxQLen: pointer(5), Allmulti: pointer(true), Promisc: pointer(true)}},
+		"args, less":     {config: `"promisc": true, "mtu": 1400, "args": {"cni": {"promisc": false, "mtu": 0}}`},
+		"sysctl in args": {config: `"sysctl": {}, "args": {"cni": {"sysctl": {"net.x": "1"}}}`},
+		"sysctl nowhere": {config: `"args": {"cni": {"sysctl": {"net.x": "1"}}}`, err: "must have sysctl"},
+		"unknown args":   {config: `"mtu": 1400`, args: "OTHER=1", err: "unknown args"},
+		"no mtu":         {config: `"mtu": "1400"`, err: "failed to load netconf"},
+	} {
+		conf, err := parse(&plugin.Call{Config: []byte(`{"cniVersion": "1.0.0", "name": "net", ` + test.config + `}`), Args: test.args})
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: %v, want %q", name, err, test.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(test.want, conf.link()); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func pointer[T any](value T) *T { return &value }
+
+// TestBackup: the file is that of the plugin.
+func TestBackup(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c1_eth0.json")
+	settings := linkSettings{MAC: "02:00:00:00:00:01", Promisc: pointer(false), MTU: 1500, TxQLen: pointer(1000)}
+	if err := settings.backup(path); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	want := "{\n \"mac\": \"02:00:00:00:00:01\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"txQLen\": 1000\n}"
+	if err != nil || string(data) != want {
+		t.Errorf("%s, %v, want %s", data, err, want)
+	}
+	if got, err := readLinkSettings(path); err != nil || !cmp.Equal(got, settings) {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
+// TestUnlistedSysctls: ADD refuses them before it changes anything.
+func TestUnlistedSysctls(t *testing.T) {
+	usual := sysctlAllowlist
+	t.Cleanup(func() { sysctlAllowlist = usual })
+	sysctlAllowlist = filepath.Join(t.TempDir(), "allowlist.conf")
+	if err := os.WriteFile(sysctlAllowlist, []byte("\n  ^net.ipv4.conf.IFNAME.rp_filter$\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"net.ipv4.conf.IFNAME.rp_filter": "Required prevResult missing",
+		"net.core.somaxconn":             "Sysctl net.core.somaxconn is not allowed",
+	} {
+		config := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "sysctl": {%q: "1"}}`, key)
+		if _, err := add(&plugin.Call{Config: []byte(config)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got the error %v, want %q", key, err, want)
+		}
+	}
+}
+
+// TestRootSettingsAreRestored: ADD keeps those that the link had, and DEL restores them.
+func TestRootSettingsAreRestored(t *testing.T) {
+	roottest.Require(t)
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netns.Close() })
+	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1450}}
+	if err := within.Namespace(netns, func(ns.NetNS) error { return netlink.LinkAdd(link) }); err != nil {
+		t.Fatal(err)
+	}
+	c := &plugin.Call{ContainerID: "c", IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), Config: fmt.Appendf(nil,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q, "mtu": 1400, "prevResult": {"cniVersion": "1.0.0"}}`, t.TempDir())}
+	requireMTU := func(want int) {
+		t.Helper()
+		err := within.Namespace(netns, func(ns.NetNS) error {
+			got, err := netlink.LinkByName("eth0")
+			if err == nil && got.Attrs().MTU != want {
+				t.Errorf("the MTU is %d, want %d", got.Attrs().MTU, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := add(c); err != nil {
+		t.Fatal(err)
+	}
+	requireMTU(1400)
+	if err := del(c); err != nil {
+		t.Fatal(err)
+	}
+	requireMTU(1450)
+}
+
+// TestSysctlOrder: those of all interfaces come first, and do not undo that of one.
+func TestSysctlOrder(t *testing.T) {
+	conf := &config{Sysctl: map[string]string{}}
+	want := []string{"net.ipv4.ip_forward", "net/ipv4/conf/default/rp_filter", "net.ipv4.conf.all.forwarding", "net.ipv4.conf.IFNAME.forwarding", "net.ipv4.icmp_echo_ignore_all"}
+	for _, key := range want {
+		conf.Sysctl[key] = "1"
+	}
+	if got := conf.keys(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestSameMAC: the form of a MAC does not matter, and what is none equals only itself.
+func TestSameMAC(t *testing.T) {
+	for _, same := range [][2]string{{"02:00:00:00:AB:CD", "02:00:00:00:ab:cd"}, {"02-00-00-00-ab-cd", "02:00:00:00:ab:cd"}, {"", ""}} {
+		if !sameMAC(same[0], same[1]) {
+			t.Errorf("%q differs from %q", same[0], same[1])
+		}
+	}
+	for _, other := range []string{"02:00:00:00:ab:ce", "", "x"} {
+		if sameMAC("02:00:00:00:ab:cd", other) {
+			t.Errorf("%q is taken for the same", other)
+		}
+	}
+}
+
+// TestSettingsThatStay: DEL removes the file of the settings, whatever is in it and also without the namespace, or fails.
+func TestSettingsThatStay(t *testing.T) {
+	dir := t.TempDir()
+	c := &plugin.Call{ContainerID: "c", IfName: "eth0", Config: fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q}`, dir)}
+	path := filepath.Join(dir, "c_eth0.json")
+	for _, content := range []string{`{"mtu": 1500}`, "damaged"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := del(c); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s: the file is there still: %v", content, err)
+		}
+	}
+	if err := del(c); err != nil {
+		t.Errorf("without the file: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "in use"), 0o700); err != nil { // cannot be removed, even by root
+		t.Fatal(err)
+	}
+	if err := del(c); err == nil {
+		t.Error("DEL succeeds, and leaves the file")
+	}
+}
+
+// TestRootSettingIsNamed: a setting that the kernel refuses is named, with its value.
+func TestRootSettingIsNamed(t *testing.T) {
+	roottest.Require(t)
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netns.Close() })
+	if err := within.Namespace(netns, func(ns.NetNS) error {
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for settings, want := range map[string]string{
+		`"mtu": 10`: `set {"mtu":10} of eth0: `,
+		`"sysctl": {"net.ipv4.conf.eth0.rp_filter": "on"}`: `set sysctl net.ipv4.conf.eth0.rp_filter to "on": `,
+	} {
+		c := &plugin.Call{ContainerID: "c", IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), Config: fmt.Appendf(nil,
+			`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q, %s, "prevResult": {"cniVersion": "1.0.0"}}`, t.TempDir(), settings)}
+		if _, err := add(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", settings, err, want)
+		}
+	}
+}

@@ -134,8 +134,7 @@ func (l *eventLines) print(e event.Event) error {
 }
 
 func (l *eventLines) cells(e event.Event) []cell {
-	name, shade := eventName(e)
-	texts := []string{e.Time.UTC().Format(time.RFC3339), name, orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), remarkOf(e)}
+	texts := []string{e.Time.UTC().Format(time.RFC3339), e.Name(), orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), remarkOf(e)}
 	if l.columns > 0 {
 		texts = texts[:len(texts)-1]
 		texts[0] = e.Time.Local().Format(time.TimeOnly)
@@ -150,7 +149,7 @@ func (l *eventLines) cells(e event.Event) []cell {
 			row[i].lines = wrap(printable(s), l.widths()[i])
 		}
 	}
-	row[1].colour = shade
+	row[1].colour = eventColour(e)
 	return row
 }
 
@@ -192,7 +191,7 @@ func (l *eventLines) remark(s string) error {
 func remarkOf(e event.Event) string {
 	remark := cmp.Or(e.Error, strings.Join(e.Missing, "; "))
 	if e.Operation == event.OpPool {
-		remark = strings.TrimSuffix(string(e.Reason)+": "+remark, ": ")
+		remark = strings.TrimSuffix(e.Reason+": "+remark, ": ")
 	}
 	for _, r := range e.RemovedBy {
 		remark += "; rules of its chains removed by " + r.String()
@@ -200,23 +199,14 @@ func remarkOf(e event.Event) string {
 	return remark
 }
 
-// eventNames have the words for operations and their outcomes.
-var eventNames = map[string]string{
-	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
-	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
-	"pool failed": "pool problem", "pool done": "pool recovered",
-}
-
-func eventName(e event.Event) (string, colour) {
-	plain := fmt.Sprintf("%s %s", e.Operation, e.Outcome)
-	name := cmp.Or(eventNames[fmt.Sprintf("%s %s", plain, e.Reason)], eventNames[plain], plain)
+func eventColour(e event.Event) colour {
 	switch {
 	case e.Outcome == "done" && e.Operation == "attach":
-		return name, green
+		return green
 	case e.Outcome == "done":
-		return name, ""
+		return ""
 	case e.Operation == "retry":
-		return name, yellow
+		return yellow
 	}
-	return name, red
+	return red
 }

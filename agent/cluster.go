@@ -11,13 +11,7 @@ import (
 	"github.com/allocnet/allocnet/agent/span"
 )
 
-func (a *Agent) getCluster(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
-	if a.config.Cluster == nil {
-		return nil, unsupported("the networks of this agent's host are managed elsewhere")
-	}
+func (a *Agent) getCluster(*http.Request) (any, error) {
 	wire := &api.Cluster{Pools: []api.ClusterPool{}}
 	for _, s := range a.config.Cluster() {
 		wire.Pools = append(wire.Pools, wirePool(s))

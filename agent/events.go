@@ -37,9 +37,6 @@ type stream struct {
 }
 
 func (a *Agent) getEvents(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
 	filter, follow, err := eventFilter(r.URL.Query())
 	if err != nil {
 		return nil, err

@@ -13,13 +13,7 @@ import (
 	"github.com/allocnet/allocnet/event"
 )
 
-func (a *Agent) getRepair(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
-	if a.config.Repair == nil {
-		return nil, unsupported("the networks of this agent's host are managed elsewhere")
-	}
+func (a *Agent) getRepair(*http.Request) (any, error) {
 	s := a.config.Repair()
 	wire := &api.Repair{Mode: string(s.Mode), Damaged: []api.Damage{}, Waiting: []api.WaitingRepair{}}
 	for _, d := range s.Drifts {

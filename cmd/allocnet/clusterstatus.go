@@ -114,7 +114,7 @@ const (
 )
 
 func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
-	if _, err := io.WriteString(w, lines([]string{p.summary()})); err != nil {
+	if err := printLines(w, p.summary()); err != nil {
 		return err
 	}
 	table, remarks := newTable("NODE", "ADDRESS", "BLOCKS", "VIA", "DEVICE", "MODE", "STATE", "PROBE", "VERIFIED"), []string(nil)
@@ -139,8 +139,7 @@ func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
 			remarks = append(remarks, fmt.Sprintf("problem (%s): %s", problem.Problem, problem.Text))
 		}
 	}
-	_, err := io.WriteString(w, lines(remarks))
-	return err
+	return printLines(w, remarks...)
 }
 
 // summary describes this host.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +67,7 @@ func (f *eventsFlags) run(cmd *cobra.Command, s *settings) error {
 	out := cmd.OutOrStdout()
 	printEvent := json.NewEncoder(out).Encode
 	if !s.json {
-		lines := newEventLines(out)
+		lines := &eventLines{w: out, terminal: terminalOf(out)}
 		if err := lines.heading(); err != nil {
 			return err
 		}
@@ -93,8 +92,7 @@ func (s *settings) eventIDs(cmd *cobra.Command, _ []string, _ string) []string {
 			ids = append(ids, e.Allocation)
 		}
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return distinct(ids)
 }
 
 // eventLines prints events as they come: the widths of the columns are fixed.
@@ -104,8 +102,6 @@ type eventLines struct {
 	// date is that of the last event; a terminal shows the times of its day.
 	date string
 }
-
-func newEventLines(w io.Writer) *eventLines { return &eventLines{w: w, terminal: terminalOf(w)} }
 
 func (l *eventLines) heading() error {
 	heading := []string{"TIME", "EVENT", "ALLOCATION", "NETWORK", "CALLER", "TOOK"}

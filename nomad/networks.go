@@ -35,9 +35,6 @@ const cniMode = "cni/"
 // maxRetryPause limits the growing pause between requests for one allocation.
 const maxRetryPause = 5 * time.Second
 
-// uuid is the form of Nomad's allocation IDs.
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
 // SelectionError is a job whose selection of networks is invalid.
 type SelectionError struct {
 	Allocation, Place, Reason string
@@ -59,7 +56,7 @@ func (*SelectionError) Kind() errdefs.Kind { return errdefs.Refused }
 // server; a job update replaces the allocation. If Nomad cannot be reached, the
 // request is repeated until ctx ends.
 func (c *Client) Networks(ctx context.Context, id string) (policy.Identity, []selection.Element, error) {
-	if !uuid.MatchString(id) {
+	if !state.IsNomadID(id) {
 		return policy.Identity{}, nil, nil
 	}
 	j, err := c.cache.load(id)

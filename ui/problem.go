@@ -62,8 +62,7 @@ func (h *host) unread() []problem {
 	var all []problem
 	if h.Ready.Err != nil {
 		text := h.Ready.Err.Error()
-		var refused *api.Error
-		if errors.As(h.Ready.Err, &refused) && refused.Details != "" {
+		if refused, ok := errors.AsType[*api.Error](h.Ready.Err); ok && refused.Details != "" {
 			text = refused.Details
 		}
 		all = append(all, problem{Kind: "agent", Subject: "not ready", Text: text})

@@ -251,7 +251,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		if err := flags.Set(flag.Name, value); err != nil && failed == nil {
 			given := fmt.Sprintf("%s=%q", name, value)
 			failed = usage(fmt.Errorf("%s: %w", given, err))
-			if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+			if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 				failed = usage(valueError(given, invalid))
 			}
 		}
@@ -262,16 +262,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 func (s *settings) confDirs() []string { return filepath.SplitList(s.confDir) }
 
 // nomadConfDir is the directory that Nomad's client reads.
-func (s *settings) nomadConfDir() string { return cmp.Or(s.nomadDir, lastDir(s.confDirs())) }
-
-// lastDir is by convention the directory that Nomad's client reads: those before it are
-// allocnet's own.
-func lastDir(dirs []string) string {
-	if len(dirs) == 0 {
-		return ""
-	}
-	return dirs[len(dirs)-1]
-}
+func (s *settings) nomadConfDir() string { return cmp.Or(s.nomadDir, cniconf.NomadDir(s.confDirs())) }
 
 func (s *settings) pluginDirs() []string { return filepath.SplitList(s.pluginDir) }
 

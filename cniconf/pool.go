@@ -4,6 +4,7 @@
 package cniconf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
@@ -40,8 +39,8 @@ type Pool struct {
 // configuration that cannot be parsed has none: the plugin reports it.
 func (n *Network) Pools() []Pool {
 	var pools []Pool
-	for _, plugin := range n.List.Plugins {
-		if pool, ok := n.poolOf(plugin); ok {
+	for _, p := range n.Chain() {
+		if pool, ok := n.poolOf(p); ok {
 			pools = append(pools, pool)
 		}
 	}
@@ -49,18 +48,12 @@ func (n *Network) Pools() []Pool {
 }
 
 // poolOf returns the pool of one plugin.
-func (n *Network) poolOf(plugin *libcni.PluginConfig) (Pool, bool) {
-	var conf struct {
-		IPAM json.RawMessage `json:"ipam"`
-	}
-	if json.Unmarshal(plugin.Bytes, &conf) != nil {
-		return Pool{}, false
-	}
-	switch plugin.Network.IPAM.Type {
+func (n *Network) poolOf(p Plugin) (Pool, bool) {
+	switch p.ipamType {
 	case "host-local":
-		return localPool(conf.IPAM, n.Name)
+		return localPool(p.IPAM, n.Name)
 	case "allocnet-ipam":
-		return sharedPool(conf.IPAM)
+		return sharedPool(p.IPAM)
 	}
 	return Pool{}, false
 }
@@ -75,14 +68,11 @@ func localPool(config []byte, network string) (Pool, bool) {
 	if json.Unmarshal(config, &conf) != nil {
 		return Pool{}, false
 	}
-	sets, dir := conf.Ranges, conf.DataDir
+	sets := conf.Ranges
 	if conf.Subnet.IsValid() {
 		sets = append([][]AddressRange{{conf.AddressRange}}, sets...)
 	}
-	if dir == "" {
-		dir = defaultLeaseDir
-	}
-	return Pool{Sets: sets, Leases: filepath.Join(dir, network)}, true
+	return Pool{Sets: sets, Leases: filepath.Join(cmp.Or(conf.DataDir, defaultLeaseDir), network)}, true
 }
 
 // sharedPool returns the pool of allocnet-ipam.

@@ -32,14 +32,7 @@ type ClusterPool struct {
 	Listed  time.Time `json:"listed,omitzero"`
 	Applied time.Time `json:"applied,omitzero"`
 	// Problems are why routes may be missing.
-	Problems []ClusterProblem `json:"problems"`
-}
-
-// ClusterProblem is why routes of a pool may be missing.
-type ClusterProblem struct {
-	Problem string `json:"problem"`
-	// Text says what the problem is.
-	Text string `json:"text"`
+	Problems []PoolProblem `json:"problems"`
 }
 
 // ClusterNode is a host that has blocks of a pool.

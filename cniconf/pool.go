@@ -123,20 +123,20 @@ func (p Pool) CheckRequested(addresses []netip.Prefix) error {
 		i := p.setOf(address)
 		switch {
 		case i < 0:
-			return &AddressError{address, "is not in a range of the network: want one of " + p.describe()}
+			return refuseAddress(address, "is not in a range of the network: want one of "+p.describe())
 		case taken[i]:
-			return &AddressError{address, "is the second one of its range: an attachment has one address of each"}
+			return refuseAddress(address, "is the second one of its range: an attachment has one address of each")
 		case slices.ContainsFunc(p.Sets[i], func(r AddressRange) bool { _, _, gateway := r.bounds(); return gateway == address }):
-			return &AddressError{address, "is the gateway of the network: choose another one"}
+			return refuseAddress(address, "is the gateway of the network: choose another one")
 		case p.Shared != nil && !p.Shared.IsReserved(address):
-			return &AddressError{address, "is excluded, or not a host's: choose another one"}
+			return refuseAddress(address, "is excluded, or not a host's: choose another one")
 		}
 		if bits := p.bitsOf(i, address); requested.Bits() >= 0 && requested.Bits() != bits {
-			return &AddressError{address, fmt.Sprintf("has the prefix length %d, and the network has %d: omit the length, or want %s/%d", requested.Bits(), bits, address, bits)}
+			return refuseAddress(address, fmt.Sprintf("has the prefix length %d, and the network has %d: omit the length, or want %s/%d", requested.Bits(), bits, address, bits))
 		}
 		taken[i] = true
 		if _, err := os.Lstat(filepath.Join(p.Leases, address.String())); err == nil {
-			return &AddressError{address, "has a lease, so another allocation has this address: choose another one, or run allocnet gc if that allocation is dead"}
+			return refuseAddress(address, "has a lease, so another allocation has this address: choose another one, or run allocnet gc if that allocation is dead")
 		}
 	}
 	return nil
@@ -169,16 +169,10 @@ func inPrefixes(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// AddressError is a requested address that the IPAM plugin would refuse.
-type AddressError struct {
-	Address netip.Addr
-	Reason  string
+// refuseAddress is the error of a requested address that the IPAM plugin would refuse.
+func refuseAddress(address netip.Addr, reason string) error {
+	return errdefs.As(errdefs.Refused, fmt.Errorf("%s %s", address, reason))
 }
-
-func (e *AddressError) Error() string { return e.Address.String() + " " + e.Reason }
-
-// Kind is that of package errdefs.
-func (*AddressError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // describe lists what addresses can be requested from.
 func (p Pool) describe() string {

@@ -64,6 +64,20 @@ type ClusterRoute struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// States of a route that is as it should be.
+const (
+	// RouteInstalled is a route that the kernel has.
+	RouteInstalled = "installed"
+	// RouteReplaced is that of a block whose host had this host's address.
+	RouteReplaced = "replaced"
+)
+
+// IsRight tells whether nothing is wrong with the route.
+func (r ClusterRoute) IsRight() bool { return r.State == RouteInstalled || r.State == RouteReplaced }
+
+// ProblemUnrouted is the problem of a pool that some routes are not right, which their reasons say.
+const ProblemUnrouted = "unrouted"
+
 // ClusterProbe is an echo request to a host.
 type ClusterProbe struct {
 	// Target is the address that it is sent to; a link-local one has its interface as zone.

@@ -145,7 +145,7 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 
 // isReplaced tells whether a host had the address of this one: it is there no more.
 func isReplaced(n api.ClusterNode) bool {
-	return !slices.ContainsFunc(n.Routes, func(r api.ClusterRoute) bool { return r.State != replaced })
+	return !slices.ContainsFunc(n.Routes, func(r api.ClusterRoute) bool { return r.State != api.RouteReplaced })
 }
 
 // pingOf returns where the requests to a host go. A host that is not to be asked has an error.

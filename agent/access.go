@@ -28,7 +28,7 @@ type Access struct {
 }
 
 // peer is the process at the other end of a connection, at the time it connected.
-type peer struct{ pid, uid, gid uint32 }
+type peer struct{ uid, gid uint32 }
 
 // peerOf asks the kernel (unix(7), SO_PEERCRED).
 func peerOf(c net.Conn) (peer, error) {
@@ -48,7 +48,7 @@ func peerOf(c net.Conn) (peer, error) {
 	if err != nil || failed != nil {
 		return peer{}, fmt.Errorf("peer credentials: %w", cmp.Or(err, failed))
 	}
-	return peer{uint32(credentials.Pid), credentials.Uid, credentials.Gid}, nil
+	return peer{credentials.Uid, credentials.Gid}, nil
 }
 
 // allows checks the peer, because systemd can pass a socket with any mode.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -18,7 +17,7 @@ import (
 // query, as Nomad's API does. An allocation whose record cannot
 // be read is listed with its ID and the error.
 func (a *Agent) getAllocations(r *http.Request) (any, error) {
-	all := []*api.Allocation{}
+	all := []any{}
 	prefix := r.URL.Query().Get("prefix")
 	for allocation, err := range a.engine.List(r.Context()) {
 		var unreadable *state.UnreadableError
@@ -29,7 +28,8 @@ func (a *Agent) getAllocations(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if strings.HasPrefix(allocation.ID, prefix) {
-			all = append(all, wireAllocation(a.engine.Current(allocation)))
+			listed, _ := wireAllocation(a.engine.Current(allocation), nil)
+			all = append(all, listed)
 		}
 	}
 	return all, nil
@@ -40,7 +40,7 @@ func (a *Agent) getAllocation(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wireAllocation(a.engine.Current(allocation)), nil
+	return wireAllocation(a.engine.Current(allocation), nil)
 }
 
 // putAllocation sets an allocation up. A client that disconnects does not learn the
@@ -54,14 +54,11 @@ func (a *Agent) putAllocation(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wireResult(a.engine.Setup(r.Context(), request))
+	return wireAllocation(a.engine.Setup(r.Context(), request))
 }
 
 // deleteAllocation takes an allocation down, even if the client disconnects.
 func (a *Agent) deleteAllocation(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
 	ctx, stop := hook.Undoing(r.Context())
 	defer stop()
 	return nil, a.engine.Teardown(ctx, r.PathValue("id"))
@@ -79,15 +76,12 @@ func (a *Agent) postAttachments(r *http.Request) (any, error) {
 	if len(body.Networks) == 0 {
 		return nil, &hook.RequestError{Field: "networks", Reason: "want at least one"}
 	}
-	return wireResult(a.config.Attacher.Attach(r.Context(), id, body.Networks))
+	return wireAllocation(a.config.Attacher.Attach(r.Context(), id, body.Networks))
 }
 
 // deleteAttachment detaches one interface, even if the client disconnects. An
 // interface that is not attached is no error, as for DEL.
 func (a *Agent) deleteAttachment(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
 	id, err := a.attachable(r)
 	if err != nil {
 		return nil, err
@@ -114,9 +108,6 @@ func (a *Agent) attachable(r *http.Request) (string, error) {
 }
 
 func (a *Agent) postGC(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
 	collected, err := a.config.Collect(r.Context())
 	if err != nil {
 		if collected != nil && len(collected.TornDown) > 0 {
@@ -124,5 +115,7 @@ func (a *Agent) postGC(r *http.Request) (any, error) {
 		}
 		return nil, err
 	}
-	return wireCollected(collected), nil
+	wire := *collected
+	wire.TornDown, wire.Networks = append([]string{}, wire.TornDown...), append([]string{}, wire.Networks...)
+	return wire, nil
 }

@@ -11,13 +11,7 @@ import (
 	"github.com/allocnet/allocnet/agent/span"
 )
 
-func (a *Agent) getCluster(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
-	if a.config.Cluster == nil {
-		return nil, unsupported("the networks of this agent's host are managed elsewhere")
-	}
+func (a *Agent) getCluster(*http.Request) (any, error) {
 	wire := &api.Cluster{Pools: []api.ClusterPool{}}
 	for _, s := range a.config.Cluster() {
 		wire.Pools = append(wire.Pools, wirePool(s))
@@ -28,7 +22,7 @@ func (a *Agent) getCluster(r *http.Request) (any, error) {
 func wirePool(s span.Status) api.ClusterPool {
 	wire := api.ClusterPool{
 		Pool: s.Pool, Mode: string(s.Mode), Address: known(s.Endpoint.Address), LinkLocal: known(s.Endpoint.LinkLocal), MAC: s.Endpoint.MAC, MTU: s.MTU,
-		Blocks: []string{}, Nodes: []api.ClusterNode{}, Listed: s.Listed, Applied: s.Applied, Problems: []api.ClusterProblem{},
+		Blocks: []string{}, Nodes: []api.ClusterNode{}, Listed: s.Listed, Applied: s.Applied, Problems: []api.PoolProblem{},
 	}
 	for _, b := range s.Own {
 		wire.Blocks = append(wire.Blocks, b.String())
@@ -37,7 +31,7 @@ func wirePool(s span.Status) api.ClusterPool {
 		wire.Nodes = append(wire.Nodes, wireNode(&s.Nodes[i]))
 	}
 	for _, p := range s.Problems {
-		wire.Problems = append(wire.Problems, api.ClusterProblem{Problem: string(p.Kind), Text: p.Text})
+		wire.Problems = append(wire.Problems, api.PoolProblem{Problem: string(p.Kind), Text: p.Text})
 	}
 	return wire
 }

@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &api.Cluster{Pools: []api.ClusterPool{
-		{Pool: "left", Blocks: []string{}, Nodes: []api.ClusterNode{}, Problems: []api.ClusterProblem{{Problem: "kernel", Text: "x"}}},
+		{Pool: "left", Blocks: []string{}, Nodes: []api.ClusterNode{}, Problems: []api.PoolProblem{{Problem: "kernel", Text: "x"}}},
 		{
 			Pool: "web", Mode: "auto", Address: "10.0.0.1", LinkLocal: "fe80::1", MAC: "02:00:00:00:00:01", MTU: 1450, Blocks: []string{"10.91.0.0/26"}, Listed: when, Applied: when,
 			Nodes: []api.ClusterNode{
@@ -67,7 +67,7 @@ func TestCluster(t *testing.T) {
 					Probe: &api.ClusterProbe{Target: "fe80::2%vx-web", Time: when, Error: "no answer"},
 				},
 			},
-			Problems: []api.ClusterProblem{},
+			Problems: []api.PoolProblem{},
 		},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -67,12 +67,8 @@ var _ span.Observer = (*Metrics)(nil)
 // registerCluster registers what is counted of networks that span hosts.
 func (m *Metrics) registerCluster(r *prometheus.Registry) {
 	m.changes = counter("allocnet_cluster_changes_total", "Changes of the kernel's routes, neighbours, forwarding databases and devices: added, replaced or removed.", "pool", "change")
-	m.routed = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "allocnet_cluster_route_delay_seconds", Help: "Time from the store's answer that blocks have changed until the kernel's tables were right.", Buckets: storeDurations,
-	}, []string{"pool"})
-	m.probes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "allocnet_cluster_probe_duration_seconds", Help: "Time until a host replied to an echo request.", Buckets: probeDurations,
-	}, []string{"pool"})
+	m.routed = histogram("allocnet_cluster_route_delay_seconds", "Time from the store's answer that blocks have changed until the kernel's tables were right.", storeDurations, "pool")
+	m.probes = histogram("allocnet_cluster_probe_duration_seconds", "Time until a host replied to an echo request.", probeDurations, "pool")
 	m.silent = counter("allocnet_cluster_probe_failures_total", "Probes that a host did not reply to, after three requests.", "pool")
 	r.MustRegister(m.changes, m.routed, m.probes, m.silent)
 }

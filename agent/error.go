@@ -22,8 +22,7 @@ func deadlineError(limit time.Duration) error {
 // errorOf returns the answer to a client for an error.
 func errorOf(err error) *api.Error {
 	answer := api.Error{Code: api.CodeOf(err), Msg: err.Error(), Status: api.StatusOf(err)}
-	var ready *api.Error
-	if errors.As(err, &ready) {
+	if ready, ok := errors.AsType[*api.Error](err); ok {
 		answer = *ready
 	}
 	answer.CNIVersion = "1.1.0"
@@ -41,8 +40,7 @@ func noSuchRequest(status int, reason string) error {
 
 // decodingFailure is the error of an invalid body; errors of a selection are passed on.
 func decodingFailure(err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &api.Error{
 			Code: api.CodeDecoding, Msg: "the body is too large", Status: http.StatusRequestEntityTooLarge,
 			Details: fmt.Sprintf("want at most %d bytes", tooLarge.Limit),

@@ -37,9 +37,6 @@ type stream struct {
 }
 
 func (a *Agent) getEvents(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
 	filter, follow, err := eventFilter(r.URL.Query())
 	if err != nil {
 		return nil, err
@@ -100,18 +97,8 @@ func (a *Agent) sendStream(w http.ResponseWriter, s *stream) {
 			a.log.Warn("the events cannot be read", "error", err)
 			panic(http.ErrAbortHandler)
 		}
-		if encoder.Encode(wireEvent(e)) != nil || connection.Flush() != nil {
+		if encoder.Encode(e) != nil || connection.Flush() != nil {
 			return
 		}
-	}
-}
-
-// wireEvent returns an event as clients get it.
-func wireEvent(e event.Event) api.Event {
-	return api.Event{
-		Version: e.Version, Index: e.Index, Time: e.Time, Operation: string(e.Operation), Outcome: string(e.Outcome),
-		Reason: string(e.Reason), Caller: e.Caller, Allocation: e.Allocation, Namespace: e.Namespace, Job: e.Job, Task: e.Task,
-		Networks: e.Networks, Interface: e.Interface, Attempts: e.Attempts, Objects: e.Objects, Missing: e.Missing,
-		RemovedBy: wireRemovers(e.RemovedBy), Pool: e.Pool, Seconds: e.Seconds, Error: e.Error,
 	}
 }

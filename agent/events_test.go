@@ -11,10 +11,8 @@ import (
 	"iter"
 	"net"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -204,19 +202,5 @@ func TestBrokenEvents(t *testing.T) {
 	}
 	if last == nil {
 		t.Error("no error")
-	}
-}
-
-// TestWireEvent: clients get every field.
-func TestWireEvent(t *testing.T) {
-	full := event.Event{
-		Version: 1, Index: 2, Time: time.Unix(1, 0).UTC(), Operation: "attach", Outcome: "done", Reason: "gc", Caller: "agent", Allocation: "a", Namespace: "n",
-		Job: "j", Task: "t", Networks: []string{"web"}, Interface: "eth0", Attempts: 3, Objects: 4, Missing: []string{"m"},
-		RemovedBy: []hook.Remover{{Name: "nft", PID: 6, Parent: "sh"}}, Pool: "p", Seconds: 5.5, Error: "e",
-	}
-	requireFull(t, "event", reflect.ValueOf(full))
-	kept, sent := marshal(t, full), marshal(t, wireEvent(full))
-	if kept != sent {
-		t.Errorf("kept %s\nsent %s", kept, sent)
 	}
 }

@@ -53,7 +53,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	e := &strict{}
 	handler := New(Config{ConfDirs: []string{f.TempDir()}, CNI: cniOnly{}, MaxBody: 4096}, e).handler()
-	caller := withConn(context.Background(), &conn{peer: peer{pid: 1, uid: uint32(os.Geteuid())}})
+	caller := withConn(context.Background(), &conn{peer: peer{uid: uint32(os.Geteuid())}})
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
 		target, err := url.ParseRequestURI(path)
 		if err != nil || target.Host != "" || path == "*" || !token.MatchString(method) {
@@ -114,7 +114,7 @@ func (cniOnly) Call(_ context.Context, env map[string]string, config []byte) ([]
 func TestPeers(t *testing.T) {
 	handler := New(Config{ConfDirs: []string{t.TempDir()}, Pprof: true}, &scripted{}).handler()
 	for name, ctx := range map[string]context.Context{
-		"another user":  withConn(context.Background(), &conn{peer: peer{pid: 1, uid: uint32(os.Geteuid()) + 1, gid: 65534}}),
+		"another user":  withConn(context.Background(), &conn{peer: peer{uid: uint32(os.Geteuid()) + 1, gid: 65534}}),
 		"no connection": context.Background(),
 	} {
 		for _, path := range []string{"/v1/allocations", "/v1/cni", "/v1/gc", "/healthz", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/profile", "/nothing"} {

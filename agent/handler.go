@@ -33,25 +33,26 @@ type route struct {
 
 // routes is the API, by path and method; openapi.json describes it.
 func (a *Agent) routes() map[string]map[string]route {
+	_, details := a.engine.(detailer)
 	return map[string]map[string]route{
 		api.PathCNI:         {http.MethodPost: {a.postCNI, true}},
 		api.PathAllocations: {http.MethodGet: {a.getAllocations, false}},
 		api.PathAllocation: {
 			http.MethodGet:    {a.getAllocation, false},
 			http.MethodPut:    {a.putAllocation, true},
-			http.MethodDelete: {a.deleteAllocation, true},
+			http.MethodDelete: {bodiless(a.deleteAllocation), true},
 		},
-		api.PathDetails:     {http.MethodGet: {a.getDetails, true}},
+		api.PathDetails:     {http.MethodGet: {ofHost(details, a.getDetails), true}},
 		api.PathAttachments: {http.MethodPost: {a.postAttachments, true}},
-		api.PathAttachment:  {http.MethodDelete: {a.deleteAttachment, true}},
+		api.PathAttachment:  {http.MethodDelete: {bodiless(a.deleteAttachment), true}},
 		api.PathNetworks:    {http.MethodGet: {a.getNetworks, false}},
-		api.PathPools:       {http.MethodGet: {a.getPools, false}},
-		api.PathCluster:     {http.MethodGet: {a.getCluster, false}},
-		api.PathRepair:      {http.MethodGet: {a.getRepair, false}},
-		api.PathLeaks:       {http.MethodGet: {a.getLeaks, false}},
-		api.PathMap:         {http.MethodGet: {a.getMap, true}},
-		api.PathEvents:      {http.MethodGet: {a.getEvents, false}},
-		api.PathGC:          {http.MethodPost: {a.postGC, true}},
+		api.PathPools:       {http.MethodGet: {ofHost(a.config.Pools != nil, a.getPools), false}},
+		api.PathCluster:     {http.MethodGet: {ofHost(a.config.Cluster != nil, a.getCluster), false}},
+		api.PathRepair:      {http.MethodGet: {ofHost(a.config.Repair != nil, a.getRepair), false}},
+		api.PathLeaks:       {http.MethodGet: {ofHost(a.config.Leaks != nil, a.getLeaks), false}},
+		api.PathMap:         {http.MethodGet: {ofHost(a.config.Map != nil, a.getMap), true}},
+		api.PathEvents:      {http.MethodGet: {bodiless(a.getEvents), false}},
+		api.PathGC:          {http.MethodPost: {bodiless(a.postGC), true}},
 		api.PathDescription: {http.MethodGet: {getDescription, false}},
 		api.PathHealth:      {http.MethodGet: {getHealth, false}},
 		api.PathReady:       {http.MethodGet: {a.getReady, false}},
@@ -206,12 +207,24 @@ func read(r *http.Request, target any) error {
 	return nil
 }
 
-// readNothing returns an error if the request has a body. It also reads to the end,
-// without which net/http does not notice that the client disconnects.
-func readNothing(r *http.Request) error {
-	var one [1]byte
-	if _, err := io.ReadFull(r.Body, one[:]); !errors.Is(err, io.EOF) {
-		return decodingFailure(errors.New("want no body"))
+// bodiless refuses a request with a body. It also reads to the end, without which net/http does
+// not notice that the client disconnects.
+func bodiless(serve func(*http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		var one [1]byte
+		if _, err := io.ReadFull(r.Body, one[:]); !errors.Is(err, io.EOF) {
+			return nil, decodingFailure(errors.New("want no body"))
+		}
+		return serve(r)
 	}
-	return nil
+}
+
+// ofHost serves what only an agent knows that manages the networks of its host.
+func ofHost(known bool, serve func(*http.Request) (any, error)) func(*http.Request) (any, error) {
+	return bodiless(func(r *http.Request) (any, error) {
+		if !known {
+			return nil, unsupported("the networks of this agent's host are managed elsewhere")
+		}
+		return serve(r)
+	})
 }

@@ -45,30 +45,19 @@ var _ hook.Observer = (*Metrics)(nil)
 // NewMetrics registers the metrics. Registering twice in one registry panics.
 func NewMetrics(r *prometheus.Registry) *Metrics {
 	m := &Metrics{
-		registry: r,
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "allocnet_requests_total", Help: "Requests answered, by handler, HTTP status and method.",
-		}, []string{"handler", "code", "method"}),
-		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "allocnet_operation_duration_seconds", Help: "Duration of one operation on one attachment, all attempts included.",
-			Buckets: durations,
-		}, []string{"operation", "network", "outcome"}),
-		cniCalls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "allocnet_cni_call_duration_seconds", Help: "Duration of one call of allocnet-cni that was delegated to the agent.",
-			Buckets: durations,
-		}, []string{"verb", "outcome"}),
-		retries: counter("allocnet_retries_total", "Attempts of an operation after the first.", "operation", "network"),
+		registry:   r,
+		requests:   counter("allocnet_requests_total", "Requests answered, by handler, HTTP status and method.", "handler", "code", "method"),
+		operations: histogram("allocnet_operation_duration_seconds", "Duration of one operation on one attachment, all attempts included.", durations, "operation", "network", "outcome"),
+		cniCalls:   histogram("allocnet_cni_call_duration_seconds", "Duration of one call of allocnet-cni that was delegated to the agent.", durations, "verb", "outcome"),
+		retries:    counter("allocnet_retries_total", "Attempts of an operation after the first.", "operation", "network"),
 		cleanups: counter("allocnet_forced_cleanups_total",
 			"Attachments removed by forced cleanup, because DEL failed or is not reliable without the namespace.", "network", "outcome"),
-		found:   counter("allocnet_leaks_found_total", "Leaks found by the reconciler, by kind.", "kind"),
-		removed: counter("allocnet_leaks_removed_total", "Leaks removed by the reconciler, by kind.", "kind"),
-		rounds:  counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown: the live allocations were unknown.", "outcome"),
-		reloads: counter("allocnet_config_reloads_total", "Reloads of the configuration, and writes of the conflist.", "outcome"),
-		storeCalls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "allocnet_ipam_store_duration_seconds", Help: "Duration of one request of the agent to the store of allocnet-ipam. watch waits for a change.",
-			Buckets: storeDurations,
-		}, []string{"operation", "code"}),
-		claims: counter("allocnet_ipam_claims_total", "Attempts of the agent to claim a block; taken: another host has it.", "pool", "outcome"),
+		found:      counter("allocnet_leaks_found_total", "Leaks found by the reconciler, by kind.", "kind"),
+		removed:    counter("allocnet_leaks_removed_total", "Leaks removed by the reconciler, by kind.", "kind"),
+		rounds:     counter("allocnet_reconcile_rounds_total", "Rounds of the reconciler; unknown: the live allocations were unknown.", "outcome"),
+		reloads:    counter("allocnet_config_reloads_total", "Reloads of the configuration, and writes of the conflist.", "outcome"),
+		storeCalls: histogram("allocnet_ipam_store_duration_seconds", "Duration of one request of the agent to the store of allocnet-ipam. watch waits for a change.", storeDurations, "operation", "code"),
+		claims:     counter("allocnet_ipam_claims_total", "Attempts of the agent to claim a block; taken: another host has it.", "pool", "outcome"),
 	}
 	for _, outcome := range []string{"done", "failed"} { // increase() does not see a counter that appears with 1
 		m.rounds.WithLabelValues(outcome)
@@ -92,6 +81,10 @@ func buildInfo() prometheus.Collector {
 		Name: "allocnet_build_info", Help: "1, with what this program was built from.",
 		ConstLabels: prometheus.Labels{"version": version.Version, "commit": version.Commit(), "go": runtime.Version()},
 	}, func() float64 { return 1 })
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

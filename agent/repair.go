@@ -10,23 +10,17 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/repair"
-	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/event"
 )
 
-func (a *Agent) getRepair(r *http.Request) (any, error) {
-	if err := readNothing(r); err != nil {
-		return nil, err
-	}
-	if a.config.Repair == nil {
-		return nil, unsupported("the networks of this agent's host are managed elsewhere")
-	}
+func (a *Agent) getRepair(*http.Request) (any, error) {
 	s := a.config.Repair()
 	wire := &api.Repair{Mode: string(s.Mode), Damaged: []api.Damage{}, Waiting: []api.WaitingRepair{}}
 	for _, d := range s.Drifts {
 		wire.Damaged = append(wire.Damaged, wireDamage(d))
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.Repeated)) {
-		wire.Waiting = append(wire.Waiting, api.WaitingRepair{Allocation: id, Repairs: s.Repeated[id], RemovedBy: wireRemovers(s.RemovedBy[id])})
+		wire.Waiting = append(wire.Waiting, api.WaitingRepair{Allocation: id, Repairs: s.Repeated[id], RemovedBy: event.Removers(s.RemovedBy[id])})
 	}
 	return wire, nil
 }
@@ -35,17 +29,10 @@ func wireDamage(d repair.Damage) api.Damage {
 	wire := api.Damage{
 		Allocation: d.Allocation, Network: d.Network, Interface: d.Interface,
 		Since: d.Since, Missing: append([]string{}, d.Missing...), Unrepairable: append([]string{}, d.Unrepairable...),
-		RemovedBy: wireRemovers(d.RemovedBy),
+		RemovedBy: event.Removers(d.RemovedBy),
 	}
 	if d.Err != nil {
 		wire.Error = d.Err.Error()
-	}
-	return wire
-}
-
-func wireRemovers(removers []hook.Remover) (wire []api.Remover) {
-	for _, r := range removers {
-		wire = append(wire, api.Remover(r))
 	}
 	return wire
 }

@@ -42,9 +42,7 @@ var _ repair.Observer = (*Metrics)(nil)
 func (m *Metrics) registerRepair(r *prometheus.Registry) {
 	m.drifts = counter("allocnet_repair_found_total", "Attachments that were found to lack something.", "network")
 	m.repairs = counter("allocnet_repairs_total", "Repairs of attachments.", "network", "outcome")
-	m.repaired = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "allocnet_repair_delay_seconds", Help: "Time from the kernel's message that something was removed until the attachment was repaired.", Buckets: durations,
-	}, []string{"network"})
+	m.repaired = histogram("allocnet_repair_delay_seconds", "Time from the kernel's message that something was removed until the attachment was repaired.", durations, "network")
 	r.MustRegister(m.drifts, m.repairs, m.repaired)
 }
 

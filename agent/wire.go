@@ -32,18 +32,17 @@ func (n *networks) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// setupBody is api.Setup with its selections checked.
+// setupBody is api.Setup with its selections checked, and the engine's types.
 type setupBody struct {
 	api.Setup
-	Primary  networks `json:"primary"`
-	Networks networks `json:"networks"`
+	Identity policy.Identity `json:"identity"`
+	Primary  networks        `json:"primary"`
+	Networks networks        `json:"networks"`
+	Ports    []portmap.Port  `json:"ports"`
 }
 
 func (b *setupBody) request(id string) (hook.Request, error) {
-	r := hook.Request{ID: id, Netns: b.Netns, Identity: policy.Identity(b.Identity), Networks: b.Networks, Args: b.Args}
-	for _, port := range b.Ports {
-		r.Ports = append(r.Ports, portmap.Port(port))
-	}
+	r := hook.Request{ID: id, Netns: b.Netns, Identity: b.Identity, Networks: b.Networks, Ports: b.Ports, Args: b.Args}
 	switch len(b.Primary) {
 	case 0:
 	case 1:
@@ -60,41 +59,15 @@ type attachBody struct {
 	Networks networks `json:"networks"`
 }
 
-// wireAllocation returns an allocation as clients get it.
-func wireAllocation(a *hook.Allocation) *api.Allocation {
-	wire := &api.Allocation{
-		ID: a.ID, Identity: api.Identity(a.Identity), Owner: a.Owner, Netns: a.Netns, Attachments: []api.Attachment{},
-		DNSSelection: a.DNSSelection, DNS: api.DNS(a.DNS), ResolvConf: a.ResolvConf, Created: a.Created, Damaged: a.Damaged, Error: a.Error,
-	}
-	for _, attachment := range a.Attachments {
-		wire.Attachments = append(wire.Attachments, wireAttachment(attachment))
-	}
-	return wire
-}
-
-func wireAttachment(a hook.Attachment) api.Attachment {
-	wire := api.Attachment{
-		Network: a.Network, Interface: a.Interface, Primary: a.Primary, Task: a.Task, Phase: api.Phase(a.Phase), Missing: a.Missing,
-		Addresses: a.Addresses, MAC: a.MAC, MTU: a.MTU, Gateways: a.Gateways, DNS: api.DNS(a.DNS),
-		Attempts: a.Attempts, Error: a.Error, Created: a.Created, Result: a.Result,
-	}
-	for _, port := range a.Ports {
-		wire.Ports = append(wire.Ports, api.MappedPort(port))
-	}
-	return wire
-}
-
-// wireResult returns what an operation of the engine ended with.
-func wireResult(a *hook.Allocation, err error) (any, error) {
+// wireAllocation is an allocation as clients get it: as the engine has it, and its attachments are a list.
+func wireAllocation(a *hook.Allocation, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wireAllocation(a), nil
-}
-
-func wireCollected(c *hook.Collected) *api.Collected {
-	return &api.Collected{
-		TornDown: append([]string{}, c.TornDown...), Networks: append([]string{}, c.Networks...),
-		Skipped: c.Skipped, Postponed: c.Postponed,
+	if a.Attachments == nil {
+		with := *a
+		with.Attachments = []hook.Attachment{}
+		a = &with
 	}
+	return a, nil
 }

@@ -75,7 +75,7 @@ func covered(prefixes []netip.Prefix, first, last netip.Addr) *big.Int {
 	slices.SortStableFunc(prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	sum, next := new(big.Int), first
 	for _, p := range prefixes {
-		from, to := p.Masked().Addr(), endOf(p)
+		from, to := p.Masked().Addr(), EndOf(p)
 		if from.BitLen() != first.BitLen() || to.Less(next) || last.Less(from) {
 			continue
 		}
@@ -115,14 +115,15 @@ func (r AddressRange) bounds() (first, last, gateway netip.Addr) {
 
 // lastAddress returns the last address of a subnet that is not the one of broadcasts.
 func lastAddress(p netip.Prefix) netip.Addr {
-	last := endOf(p)
+	last := EndOf(p)
 	if last.Is4() {
 		return last.Prev()
 	}
 	return last
 }
 
-func endOf(p netip.Prefix) netip.Addr {
+// EndOf returns the last address of a subnet, even if it is the one of broadcasts.
+func EndOf(p netip.Prefix) netip.Addr {
 	bytes := p.Masked().Addr().AsSlice()
 	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
 		bytes[bit/8] |= 0x80 >> (bit % 8)

@@ -18,6 +18,10 @@ import (
 // DefaultDir is the CNI configuration directory of Nomad clients.
 const DefaultDir = "/opt/cni/config"
 
+// NomadDir is of the configuration directories the one that Nomad's client reads, by convention the
+// last: those before it are allocnet's own. It is empty for none.
+func NomadDir(dirs []string) string { return strings.Join(dirs[max(0, len(dirs)-1):], "") }
+
 // ErrNoDir reports a CNI configuration directory that does not exist.
 var ErrNoDir = errdefs.New(errdefs.Refused, "CNI configuration directory does not exist")
 

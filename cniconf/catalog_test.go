@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // confDir writes files into a new directory.
@@ -369,9 +371,8 @@ func TestRenderKeepsThePluginsOfTheSubdirectory(t *testing.T) {
 		t.Errorf("rendered %s, %v", got, err)
 	}
 	_, err = c.Networks[0].Render(Edit{MTU: 1400})
-	var noMTU *NoMTUError
-	if !errors.As(err, &noMTU) {
-		t.Errorf("got %v, want *NoMTUError", err)
+	if want := `network "x": no plugin has the key "mtu": omit the MTU, or add the key to the network`; errdefs.Of(err) != errdefs.Refused || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

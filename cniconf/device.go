@@ -3,13 +3,7 @@
 
 package cniconf
 
-import (
-	"cmp"
-	"encoding/json"
-	"slices"
-
-	"github.com/containernetworking/cni/libcni"
-)
+import "slices"
 
 // Device is a link of the host that connects the attachments to a network.
 type Device struct {
@@ -26,27 +20,15 @@ type Device struct {
 // plugins have none, and neither has one whose master is in the container.
 func (n *Network) Devices() []Device {
 	var all []Device
-	for _, plugin := range n.List.Plugins {
-		if d, ok := deviceOf(plugin); ok {
-			all = append(all, d)
+	for _, p := range n.Chain() {
+		switch {
+		case p.Type == "bridge" && p.Bridge != "":
+			all = append(all, Device{p.Type, p.Bridge, true})
+		case slices.Contains(masterPlugins, p.Type) && !p.LinkInContainer:
+			all = append(all, Device{Plugin: p.Type, Name: p.Master})
 		}
 	}
 	return all
-}
-
-func deviceOf(plugin *libcni.PluginConfig) (d Device, ok bool) {
-	var conf struct {
-		Bridge          string `json:"bridge"`
-		Master          string `json:"master"`
-		LinkInContainer bool   `json:"linkInContainer"`
-	}
-	if json.Unmarshal(plugin.Bytes, &conf) != nil {
-		return Device{}, false // the plugin reports a mistake
-	}
-	if plugin.Network.Type == "bridge" {
-		return Device{plugin.Network.Type, cmp.Or(conf.Bridge, "cni0"), true}, true
-	}
-	return Device{Plugin: plugin.Network.Type, Name: conf.Master}, slices.Contains(masterPlugins, plugin.Network.Type) && !conf.LinkInContainer
 }
 
 // masterPlugins make interfaces on a link of the host.

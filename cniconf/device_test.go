@@ -17,6 +17,7 @@ func TestDevices(t *testing.T) {
 		`{"type": "vlan", "master": "bond0", "linkInContainer": true}`:            nil,
 		`{"type": "ptp"}`:                                                         nil,
 		`{"type": "bridge", "bridge": 5}`:                                         nil,
+		`{"type": "bridge", "mtu": "high", "device": 5, "snat": 1}`:               {{"bridge", "cni0", true}},
 		`{"type": "other", "master": "b0"}`:                                       nil,
 		`{"type": "bridge", "bridge": "a0"}, {"type": "macvlan", "master": "b0"}`: {{"bridge", "a0", true}, {"macvlan", "b0", false}},
 	} {

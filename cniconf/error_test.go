@@ -34,11 +34,6 @@ func TestErrors(t *testing.T) {
 			&MissingPluginError{Network: "a", Missing: map[string]string{"y": "is not executable", "x": "is not installed"}, Dirs: []string{"/p", "/q"}}, errdefs.Refused,
 			`network "a": plugin "x" is not installed, plugin "y" is not executable (searched /p, /q)`,
 		},
-		{&NoMTUError{"a"}, errdefs.Refused, `network "a": no plugin has the key "mtu": omit the MTU, or add the key to the network`},
-		{
-			&NameError{"A"}, errdefs.Refused,
-			`name "A": want lowercase letters, digits, '_', '.' and '-', beginning with a letter or digit: Nomad converts network names to lowercase, and would not find this one`,
-		},
 		{ErrNoDir, errdefs.Refused, "CNI configuration directory does not exist"},
 	} {
 		if got := test.err.Error(); got != test.want {

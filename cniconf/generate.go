@@ -105,19 +105,9 @@ func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// NameError reports the name of a conflist that Nomad could not find.
-type NameError struct{ Name string }
-
-func (e *NameError) Error() string {
-	return fmt.Sprintf("name %q: want lowercase letters, digits, '_', '.' and '-', beginning with a letter or digit: Nomad converts network names to lowercase, and would not find this one", e.Name)
-}
-
-// Kind is that of package errdefs.
-func (*NameError) Kind() errdefs.Kind { return errdefs.Refused }
-
 func (m Multi) validateName() error {
 	if utils.ValidateNetworkName(m.Name) != nil || m.Name != strings.ToLower(m.Name) {
-		return &NameError{m.Name}
+		return errdefs.As(errdefs.Refused, fmt.Errorf("name %q: want lowercase letters, digits, '_', '.' and '-', beginning with a letter or digit: Nomad converts network names to lowercase, and would not find this one", m.Name))
 	}
 	return nil
 }

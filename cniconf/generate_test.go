@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // offered has a network with rules, and the conflist of allocnet-cni that replaces it
@@ -123,8 +125,7 @@ func TestMultiRefuses(t *testing.T) {
 	for _, name := range []string{"Multi", "", "a/b", "-a"} {
 		_, err := Multi{Name: name, Primary: "web"}.ConfList(c)
 		want := fmt.Sprintf("name %q: want lowercase letters, digits, '_', '.' and '-', beginning with a letter or digit", name)
-		var invalid *NameError
-		if !errors.As(err, &invalid) || !strings.HasPrefix(err.Error(), want) {
+		if errdefs.Of(err) != errdefs.Refused || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", name, err, want)
 		}
 	}

@@ -3,13 +3,7 @@
 
 package cniconf
 
-import (
-	"cmp"
-	"encoding/json"
-	"net/netip"
-
-	"github.com/containernetworking/cni/libcni"
-)
+import "net/netip"
 
 // HostAddress is an address that a plugin gives the host in a subnet of a network: that of a gateway.
 type HostAddress struct {
@@ -22,32 +16,24 @@ type HostAddress struct {
 // HostAddresses returns those of the network that are known before an attachment: not those of DHCP.
 func (n *Network) HostAddresses() []HostAddress {
 	var all []HostAddress
-	for _, plugin := range n.List.Plugins {
-		var conf struct {
-			Bridge           string `json:"bridge"`
-			IsGateway        bool   `json:"isGateway"`
-			IsDefaultGateway bool   `json:"isDefaultGateway"`
-		}
-		if json.Unmarshal(plugin.Bytes, &conf) != nil {
-			continue // the plugin reports the mistake
-		}
-		bridge := ""
-		switch {
-		case plugin.Network.Type == "bridge" && (conf.IsGateway || conf.IsDefaultGateway):
-			bridge = cmp.Or(conf.Bridge, "cni0")
-		case plugin.Network.Type != "ptp":
+	for _, p := range n.Chain() {
+		if !p.isGateway() {
 			continue
 		}
-		for _, address := range n.gatewaysOf(plugin, bridge != "") {
-			all = append(all, HostAddress{bridge, address})
+		h := HostAddress{}
+		if p.Type == "bridge" {
+			h.Bridge = p.Bridge
+		}
+		for _, h.Address = range n.gatewaysOf(p) {
+			all = append(all, h)
 		}
 	}
 	return all
 }
 
 // gatewaysOf returns the gateways of the subnets of a plugin. A bridge takes the first address where none is configured.
-func (n *Network) gatewaysOf(plugin *libcni.PluginConfig, isBridge bool) (all []netip.Prefix) {
-	if pool, ok := n.poolOf(plugin); ok {
+func (n *Network) gatewaysOf(p Plugin) (all []netip.Prefix) {
+	if pool, ok := n.poolOf(p); ok {
 		for _, r := range pool.Ranges() {
 			if !r.Subnet.IsValid() {
 				continue
@@ -58,24 +44,17 @@ func (n *Network) gatewaysOf(plugin *libcni.PluginConfig, isBridge bool) (all []
 		}
 		return all
 	}
-	var conf struct {
-		IPAM struct {
-			Addresses []struct {
-				Address netip.Prefix `json:"address"`
-				Gateway netip.Addr   `json:"gateway"`
-			} `json:"addresses"`
-		} `json:"ipam"`
-	}
-	if json.Unmarshal(plugin.Bytes, &conf) != nil {
-		return nil
-	}
-	for _, a := range conf.IPAM.Addresses {
-		gateway := a.Gateway.Unmap()
-		if !gateway.IsValid() && isBridge && a.Address.IsValid() {
-			gateway = a.Address.Masked().Addr().Next()
+	for _, a := range p.addresses().Addresses {
+		address, err := netip.ParsePrefix(a.Address)
+		if err != nil { // the plugin reports the mistake
+			continue
 		}
-		if gateway.IsValid() && a.Address.IsValid() {
-			all = append(all, netip.PrefixFrom(gateway, a.Address.Bits()))
+		gateway := a.Gateway.Unmap()
+		if !gateway.IsValid() && p.Type == "bridge" {
+			gateway = address.Masked().Addr().Next()
+		}
+		if gateway.IsValid() {
+			all = append(all, netip.PrefixFrom(gateway, address.Bits()))
 		}
 	}
 	return all

@@ -4,6 +4,7 @@
 package cniconf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
@@ -40,8 +39,8 @@ type Pool struct {
 // configuration that cannot be parsed has none: the plugin reports it.
 func (n *Network) Pools() []Pool {
 	var pools []Pool
-	for _, plugin := range n.List.Plugins {
-		if pool, ok := n.poolOf(plugin); ok {
+	for _, p := range n.Chain() {
+		if pool, ok := n.poolOf(p); ok {
 			pools = append(pools, pool)
 		}
 	}
@@ -49,18 +48,12 @@ func (n *Network) Pools() []Pool {
 }
 
 // poolOf returns the pool of one plugin.
-func (n *Network) poolOf(plugin *libcni.PluginConfig) (Pool, bool) {
-	var conf struct {
-		IPAM json.RawMessage `json:"ipam"`
-	}
-	if json.Unmarshal(plugin.Bytes, &conf) != nil {
-		return Pool{}, false
-	}
-	switch plugin.Network.IPAM.Type {
+func (n *Network) poolOf(p Plugin) (Pool, bool) {
+	switch p.ipamType {
 	case "host-local":
-		return localPool(conf.IPAM, n.Name)
+		return localPool(p.IPAM, n.Name)
 	case "allocnet-ipam":
-		return sharedPool(conf.IPAM)
+		return sharedPool(p.IPAM)
 	}
 	return Pool{}, false
 }
@@ -75,14 +68,11 @@ func localPool(config []byte, network string) (Pool, bool) {
 	if json.Unmarshal(config, &conf) != nil {
 		return Pool{}, false
 	}
-	sets, dir := conf.Ranges, conf.DataDir
+	sets := conf.Ranges
 	if conf.Subnet.IsValid() {
 		sets = append([][]AddressRange{{conf.AddressRange}}, sets...)
 	}
-	if dir == "" {
-		dir = defaultLeaseDir
-	}
-	return Pool{Sets: sets, Leases: filepath.Join(dir, network)}, true
+	return Pool{Sets: sets, Leases: filepath.Join(cmp.Or(conf.DataDir, defaultLeaseDir), network)}, true
 }
 
 // sharedPool returns the pool of allocnet-ipam.
@@ -133,20 +123,20 @@ func (p Pool) CheckRequested(addresses []netip.Prefix) error {
 		i := p.setOf(address)
 		switch {
 		case i < 0:
-			return &AddressError{address, "is not in a range of the network: want one of " + p.describe()}
+			return refuseAddress(address, "is not in a range of the network: want one of "+p.describe())
 		case taken[i]:
-			return &AddressError{address, "is the second one of its range: an attachment has one address of each"}
+			return refuseAddress(address, "is the second one of its range: an attachment has one address of each")
 		case slices.ContainsFunc(p.Sets[i], func(r AddressRange) bool { _, _, gateway := r.bounds(); return gateway == address }):
-			return &AddressError{address, "is the gateway of the network: choose another one"}
+			return refuseAddress(address, "is the gateway of the network: choose another one")
 		case p.Shared != nil && !p.Shared.IsReserved(address):
-			return &AddressError{address, "is excluded, or not a host's: choose another one"}
+			return refuseAddress(address, "is excluded, or not a host's: choose another one")
 		}
 		if bits := p.bitsOf(i, address); requested.Bits() >= 0 && requested.Bits() != bits {
-			return &AddressError{address, fmt.Sprintf("has the prefix length %d, and the network has %d: omit the length, or want %s/%d", requested.Bits(), bits, address, bits)}
+			return refuseAddress(address, fmt.Sprintf("has the prefix length %d, and the network has %d: omit the length, or want %s/%d", requested.Bits(), bits, address, bits))
 		}
 		taken[i] = true
 		if _, err := os.Lstat(filepath.Join(p.Leases, address.String())); err == nil {
-			return &AddressError{address, "has a lease, so another allocation has this address: choose another one, or run allocnet gc if that allocation is dead"}
+			return refuseAddress(address, "has a lease, so another allocation has this address: choose another one, or run allocnet gc if that allocation is dead")
 		}
 	}
 	return nil
@@ -179,16 +169,10 @@ func inPrefixes(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// AddressError is a requested address that the IPAM plugin would refuse.
-type AddressError struct {
-	Address netip.Addr
-	Reason  string
+// refuseAddress is the error of a requested address that the IPAM plugin would refuse.
+func refuseAddress(address netip.Addr, reason string) error {
+	return errdefs.As(errdefs.Refused, fmt.Errorf("%s %s", address, reason))
 }
-
-func (e *AddressError) Error() string { return e.Address.String() + " " + e.Reason }
-
-// Kind is that of package errdefs.
-func (*AddressError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // describe lists what addresses can be requested from.
 func (p Pool) describe() string {

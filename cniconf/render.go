@@ -24,16 +24,6 @@ type Edit struct {
 	Marker json.RawMessage
 }
 
-// NoMTUError is an MTU requested of a network without a plugin that has the key.
-type NoMTUError struct{ Network string }
-
-func (e *NoMTUError) Error() string {
-	return fmt.Sprintf("network %q: no plugin has the key \"mtu\": omit the MTU, or add the key to the network", e.Network)
-}
-
-// Kind is that of package errdefs.
-func (*NoMTUError) Kind() errdefs.Kind { return errdefs.Refused }
-
 // object keeps values as they are written, so that numbers and unknown keys are
 // preserved.
 type object = map[string]json.RawMessage
@@ -60,7 +50,7 @@ func (n *Network) Render(e Edit) ([]byte, error) {
 		}
 	}
 	if e.MTU != 0 && withMTU == 0 {
-		return nil, &NoMTUError{n.Name}
+		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("network %q: no plugin has the key \"mtu\": omit the MTU, or add the key to the network", n.Name))
 	}
 	return assemble(list, plugins, n.List.CNIVersion, e.Marker)
 }

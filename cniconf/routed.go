@@ -4,10 +4,8 @@
 package cniconf
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
-
-	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/ipam"
@@ -32,40 +30,21 @@ const plainMTU = 1500
 // configuration that cannot be parsed is none: the plugin reports it.
 func (n *Network) RoutedPlugins() []RoutedPlugin {
 	var all []RoutedPlugin
-	for _, plugin := range n.List.Plugins {
-		if p, ok := routedPlugin(plugin); ok {
-			all = append(all, p)
+	for _, p := range n.Chain() {
+		if p.ipamType != "allocnet-ipam" {
+			continue
 		}
+		pool, err := ipam.Parse(p.IPAM)
+		if err != nil || pool.Mode == ipam.ModeFlat {
+			continue
+		}
+		routed := RoutedPlugin{Type: p.Type, MTU: cmp.Or(p.MTU, plainMTU), Pool: pool, forwards: p.isGateway()}
+		if p.Type == "bridge" {
+			routed.Bridge = p.Bridge
+		}
+		all = append(all, routed)
 	}
 	return all
-}
-
-func routedPlugin(plugin *libcni.PluginConfig) (RoutedPlugin, bool) {
-	conf := struct {
-		IPAM             json.RawMessage `json:"ipam"`
-		Bridge           string          `json:"bridge"`
-		MTU              int             `json:"mtu"`
-		IsGateway        bool            `json:"isGateway"`
-		IsDefaultGateway bool            `json:"isDefaultGateway"`
-	}{Bridge: "cni0"}
-	if plugin.Network.IPAM.Type != "allocnet-ipam" || json.Unmarshal(plugin.Bytes, &conf) != nil {
-		return RoutedPlugin{}, false
-	}
-	pool, err := ipam.Parse(conf.IPAM)
-	if err != nil || pool.Mode == ipam.ModeFlat {
-		return RoutedPlugin{}, false
-	}
-	p := RoutedPlugin{Type: plugin.Network.Type, MTU: conf.MTU, Pool: pool}
-	if p.MTU == 0 {
-		p.MTU = plainMTU
-	}
-	switch p.Type {
-	case "ptp":
-		p.forwards = true
-	case "bridge":
-		p.Bridge, p.forwards = conf.Bridge, conf.IsGateway || conf.IsDefaultGateway
-	}
-	return p, true
 }
 
 // CheckRouted returns an error for a plugin whose attachments cannot reach those of other hosts.

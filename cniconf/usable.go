@@ -121,8 +121,7 @@ func (u Usable) LookupAll(names []string) ([]*Network, error) {
 			return nil, err
 		}
 		err = n.CheckMasters(u.orCreated(func(bridge string) []*Network { return creators(networks, bridge) }))
-		var missing *MissingMasterError
-		if errors.As(err, &missing) {
+		if missing, ok := errors.AsType[*MissingMasterError](err); ok {
 			missing.Creators = u.firstCreators(missing.Missing)
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ package doctor
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/allocnet/allocnet/cleanup"
@@ -76,7 +77,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	managedLinks(r, links, running("/proc"), outputOf(ctx))
 	settings(r, networks, "/proc/sys")
 	facts := forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged)
-	if hasRoutedPools(networks) {
+	if slices.ContainsFunc(networks, func(n network) bool { return len(n.RoutedPlugins()) > 0 }) {
 		routedPools(r, networks, facts)
 	}
 	outward(r, networks, facts)

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -82,18 +83,15 @@ func rulesOf(networks []*cniconf.Network, host policy.Source) string {
 // exposed reports networks whose rules Nomad does not enforce: as a warning if it
 // is only assumed that Nomad reads the directory.
 func (d *Doctor) exposed(r *Report, c *cniconf.Catalog) {
-	file := d.PolicyFile
-	if file == "" {
-		file = policy.DefaultFile
-	}
+	file := cmp.Or(d.PolicyFile, policy.DefaultFile)
 	host, err := policy.Load(file)
 	if err != nil {
 		r.addError(file, err.Error(), "edit "+file)
 		return
 	}
 	dir, report := d.NomadConfDir, r.addError
-	if dir == "" && len(d.ConfDirs) > 0 {
-		dir, report = d.ConfDirs[len(d.ConfDirs)-1], r.addWarning
+	if dir == "" {
+		dir, report = cniconf.NomadDir(d.ConfDirs), r.addWarning
 	}
 	found, err := FindExposed(dir, c, host)
 	if err != nil {

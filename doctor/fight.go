@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 )
@@ -31,7 +32,7 @@ func (d *Doctor) fights(ctx context.Context, r *Report) {
 			r.addWarning("events", err.Error(), "make root the owner of the state directory")
 			return
 		}
-		if e.Operation == hook.OpRepair && e.Outcome == hook.Done && len(e.Missing) > 0 {
+		if e.Operation == string(hook.OpRepair) && e.Outcome == string(hook.Done) && len(e.Missing) > 0 {
 			repairs = append(repairs, e)
 		}
 	}
@@ -105,7 +106,7 @@ func (f *fight) removed() []string {
 
 // removers are the processes that have removed it often, by names, each with its last number.
 func (f *fight) removers() []string {
-	last := map[string]hook.Remover{}
+	last := map[string]api.Remover{}
 	names := make([][]string, len(f.repairs))
 	for i, e := range f.repairs {
 		for _, by := range e.RemovedBy {

@@ -18,7 +18,7 @@ func (d *Doctor) forgeable(r *Report, c *cniconf.Catalog) {
 		return
 	}
 	for _, n := range c.Networks {
-		if acceptsIdentity(n) {
+		if conf, found := ownConf(n); found && conf.Identity != "unknown" { // the default is that of Nomad
 			r.addError(n.Path, fmt.Sprintf("in Nomad %s a job can set the namespace and the job that rules see: with another namespace it gets networks that are denied to its own", d.NomadVersion),
 				fmt.Sprintf(`set "identity": "unknown" in the plugin configuration of %s, for example with allocnet conf generate, or upgrade Nomad to %s or later`, ownPlugin, nomad.Identity))
 		}
@@ -54,11 +54,4 @@ func ownConf(n *cniconf.Network) (ownPluginConf, bool) {
 		}
 	}
 	return ownPluginConf{}, false
-}
-
-// acceptsIdentity is whether a conflist has allocnet-cni with the identity of Nomad, the
-// default.
-func acceptsIdentity(n *cniconf.Network) bool {
-	conf, found := ownConf(n)
-	return found && conf.Identity != "unknown"
 }

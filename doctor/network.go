@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,26 +35,9 @@ type network struct {
 	conditions string
 }
 
-// pluginConf has the fields of a plugin configuration that describe reads.
-type pluginConf struct {
-	Type      string `json:"type"`
-	Bridge    string `json:"bridge"`
-	VLAN      int    `json:"vlan"`
-	IsGateway bool   `json:"isGateway"`
-	IsDefault bool   `json:"isDefaultGateway"`
-	IPMasq    bool   `json:"ipMasq"`
-	MTU       int    `json:"mtu"`
-	Hairpin   bool   `json:"hairpinMode"`
-	SNAT      *bool  `json:"snat"`
-	Backend   string `json:"backend"`
-	// Conditions of portmap.
-	ConditionsV4 []string `json:"conditionsV4"`
-	ConditionsV6 []string `json:"conditionsV6"`
-}
-
 // answersDirectly tells whether an allocation's answers to its neighbours on a bridge do not come back by the host.
-func (c pluginConf) answersDirectly() bool {
-	return c.Type == "portmap" && (c.SNAT != nil && !*c.SNAT || c.Backend == "nftables")
+func answersDirectly(p cniconf.Plugin) bool {
+	return p.Type == "portmap" && (p.SNAT != nil && !*p.SNAT || p.Backend == "nftables")
 }
 
 // defaultMTU is what the kernel gives a pair of interfaces.
@@ -109,26 +91,20 @@ func (d *Doctor) keys(r *Report, c *cniconf.Catalog) {
 
 func describe(n *cniconf.Network) network {
 	d := network{Network: n}
-	for _, plugin := range n.List.Plugins {
-		var conf pluginConf
-		if json.Unmarshal(plugin.Bytes, &conf) != nil { // the plugin reports the mistake
-			continue
+	for _, p := range n.Chain() {
+		d.routed = d.routed || p.IsGateway || p.IsDefaultGateway || p.IPMasq || p.Type == "ptp" || p.Type == "portmap"
+		d.hairpin = d.hairpin || p.HairpinMode
+		d.unmasqueraded = d.unmasqueraded || len(d.bridges) > 0 && answersDirectly(p)
+		if p.Type == "portmap" && p.Backend == "nftables" {
+			d.filtered, d.conditions = true, strings.Join(slices.Concat(p.ConditionsV4, p.ConditionsV6), " ")
 		}
-		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
-		d.hairpin = d.hairpin || conf.Hairpin
-		d.unmasqueraded = d.unmasqueraded || len(d.bridges) > 0 && conf.answersDirectly()
-		if conf.Type == "portmap" && conf.Backend == "nftables" {
-			d.filtered, d.conditions = true, strings.Join(slices.Concat(conf.ConditionsV4, conf.ConditionsV6), " ")
+		if p.Type == "bridge" || p.Type == "ptp" {
+			d.mtu = cmp.Or(p.MTU, defaultMTU)
 		}
-		if conf.Type == "bridge" || conf.Type == "ptp" {
-			d.mtu = cmp.Or(conf.MTU, defaultMTU)
+		if p.Type == "bridge" && p.Bridge != "" {
+			d.bridges = append(d.bridges, p.Bridge)
 		}
-		if conf.Type == "bridge" {
-			d.bridges = append(d.bridges, bridgeName(conf))
-		}
-		if d.by == "" {
-			d.by = gatewayName(conf)
-		}
+		d.by = cmp.Or(d.by, gatewayName(p))
 	}
 	d.pools = n.Pools()
 	return d
@@ -143,25 +119,17 @@ func (n network) ranges() []cniconf.AddressRange {
 	return all
 }
 
-// bridgeName returns the configured bridge, else the bridge plugin's default.
-func bridgeName(conf pluginConf) string {
-	if conf.Bridge == "" {
-		return "cni0"
-	}
-	return conf.Bridge
-}
-
 // gatewayName returns the interface of the host from which packets of a plugin come; empty if there is none.
-func gatewayName(conf pluginConf) string {
+func gatewayName(p cniconf.Plugin) string {
 	switch {
-	case conf.Type == "ptp":
+	case p.Type == "ptp":
 		return forwarding.Pairs
-	case conf.Type != "bridge":
+	case p.Type != "bridge":
 		return ""
-	case conf.VLAN != 0:
-		return fmt.Sprintf("%s.%d", bridgeName(conf), conf.VLAN)
+	case p.VLAN != 0:
+		return fmt.Sprintf("%s.%d", p.Bridge, p.VLAN)
 	}
-	return bridgeName(conf)
+	return p.Bridge
 }
 
 // overlaps reports each pair of networks with one bridge or with overlapping

@@ -38,7 +38,7 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 	supported := map[string][]string{}
 	for _, n := range networks {
 		lacking := map[string]string{}
-		if m, ok := missing(n.CheckPlugins(dirs)); ok {
+		if m, ok := errors.AsType[*cniconf.MissingPluginError](n.CheckPlugins(dirs)); ok {
 			lacking = m.Missing
 		}
 		d.lacking(r, n, lacking, dirs)
@@ -121,9 +121,4 @@ func unsupported(r *Report, n network, supported map[string][]string) {
 				"use one of these, or install a newer "+name)
 		}
 	}
-}
-
-func missing(err error) (*cniconf.MissingPluginError, bool) {
-	var m *cniconf.MissingPluginError
-	return m, errors.As(err, &m)
 }

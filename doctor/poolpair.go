@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -83,32 +82,24 @@ func (p poolPair) link() string {
 // links names what a network's plugins attach to.
 func links(n network) []string {
 	var all []string
-	for _, plugin := range n.List.Plugins {
-		var conf struct {
-			Master string `json:"master"`
-			Bridge string `json:"bridge"`
-			Device string `json:"device"`
-			VLAN   int    `json:"vlan"`
-			VLANID int    `json:"vlanId"`
-		}
-		if json.Unmarshal(plugin.Bytes, &conf) != nil { // the plugin reports the mistake
-			continue
-		}
-		link := ""
-		switch plugin.Network.Type {
-		case "macvlan", "ipvlan", "vlan":
-			link = "master " + cmp.Or(conf.Master, "of the default route")
+	for _, p := range n.Chain() {
+		switch p.Type {
+		case "macvlan", "ipvlan":
+			all = append(all, "master "+cmp.Or(p.Master, "of the default route"))
+		case "vlan":
+			all = append(all, withVLAN("master "+cmp.Or(p.Master, "of the default route"), p))
 		case "bridge":
-			link = "bridge " + cmp.Or(conf.Bridge, "cni0")
+			all = append(all, withVLAN("bridge "+p.Bridge, p))
 		case "host-device":
-			link = "device " + conf.Device
-		default:
-			continue
+			all = append(all, withVLAN("device "+p.Device, p))
 		}
-		if id := cmp.Or(conf.VLAN, conf.VLANID); id != 0 && plugin.Network.Type != "macvlan" && plugin.Network.Type != "ipvlan" {
-			link += fmt.Sprintf(", VLAN %d", id)
-		}
-		all = append(all, link)
 	}
 	return all
+}
+
+func withVLAN(link string, p cniconf.Plugin) string {
+	if id := cmp.Or(p.VLAN, p.VLANID); id != 0 {
+		link += fmt.Sprintf(", VLAN %d", id)
+	}
+	return link
 }

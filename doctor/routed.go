@@ -20,11 +20,6 @@ type routedPlugin struct {
 	network network
 }
 
-// hasRoutedPools is whether a pool of the networks spans hosts.
-func hasRoutedPools(networks []network) bool {
-	return slices.ContainsFunc(networks, func(n network) bool { return len(n.RoutedPlugins()) > 0 })
-}
-
 // routedPools reports what keeps allocations of pools that span hosts from those of other hosts.
 func routedPools(r *Report, networks []network, f *forwarding.Facts) {
 	var plugins []routedPlugin

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -18,57 +19,19 @@ import (
 const formatVersion = 1
 
 // Event is one thing that the engine did, or refused to do.
-type Event struct {
-	Version int `json:"version"`
-	// Index grows by one from event to event.
-	Index uint64 `json:"index"`
-	// Time is when it was done.
-	Time time.Time `json:"time"`
-	// Operation, Outcome and Reason are those of hook.Observation.
-	Operation hook.Op      `json:"operation"`
-	Outcome   hook.Outcome `json:"outcome"`
-	Reason    hook.Reason  `json:"reason,omitempty"`
-	// Caller is the program that did it.
-	Caller string `json:"caller"`
-	// Allocation is empty for an invalid ID.
-	Allocation string `json:"allocation,omitempty"`
-	// Namespace, Job and Task are those of Nomad. Empty: unknown.
-	Namespace string `json:"namespace,omitempty"`
-	Job       string `json:"job,omitempty"`
-	Task      string `json:"task,omitempty"`
-	// Networks are that of the attachment, or those of a refused request.
-	Networks  []string `json:"networks,omitempty"`
-	Interface string   `json:"interface,omitempty"`
-	// Attempts is the number of attempts so far.
-	Attempts int `json:"attempts,omitempty"`
-	// Objects is the number of leaked objects that were removed.
-	Objects int `json:"objects,omitempty"`
-	// Missing is what a running attachment lacked.
-	Missing []string `json:"missing,omitempty"`
-	// RemovedBy are the processes that are known to have removed rules of the chains that lack some. They chose their names.
-	RemovedBy []hook.Remover `json:"removedBy,omitempty"`
-	// Seconds is the time of all attempts and the pauses between them.
-	Seconds float64 `json:"seconds"`
-	// Pool is the pool of an event with OpPool.
-	Pool string `json:"pool,omitempty"`
-	// Error is empty when it succeeded.
-	Error string `json:"error,omitempty"`
-}
+type Event = api.Event
 
 // OpPool is a problem of a pool of allocnet-ipam that has begun (hook.Failed), or ended (hook.Done). Its Reason is the kind of
 // the problem.
-const OpPool hook.Op = "pool"
-
-// Took is Seconds as a duration.
-func (e Event) Took() time.Duration { return time.Duration(e.Seconds * float64(time.Second)) }
+const OpPool = "pool"
 
 // of returns the event of an observation.
 func of(o hook.Observation, caller string) Event {
 	e := Event{
-		Time: time.Now().UTC(), Operation: o.Op, Outcome: o.Outcome(), Reason: o.Reason, Caller: caller,
+		Time: time.Now().UTC(), Operation: string(o.Op), Outcome: string(o.Outcome()), Reason: string(o.Reason), Caller: caller,
 		Allocation: o.Allocation, Namespace: o.Identity.Namespace, Job: o.Identity.Job, Task: o.Task,
 		Networks: slices.Clone(o.Networks), Interface: o.Interface, Attempts: o.Attempts, Objects: o.Objects,
-		Missing: slices.Clone(o.Missing), RemovedBy: slices.Clone(o.RemovedBy),
+		Missing: slices.Clone(o.Missing), RemovedBy: Removers(o.RemovedBy),
 		Seconds: o.Took.Round(100 * time.Microsecond).Seconds(),
 	}
 	if o.Network != "" {
@@ -78,6 +41,14 @@ func of(o hook.Observation, caller string) Event {
 		e.Error = plain(o.Err.Error())
 	}
 	return e
+}
+
+// Removers returns processes that have removed rules as events have them.
+func Removers(all []hook.Remover) (removers []api.Remover) {
+	for _, r := range all {
+		removers = append(removers, api.Remover(r))
+	}
+	return removers
 }
 
 // plain returns an error of several lines as one.
@@ -103,7 +74,7 @@ const (
 )
 
 // bound shortens what callers choose.
-func (e *Event) bound() {
+func bound(e *Event) {
 	for _, name := range []*string{&e.Caller, &e.Pool, &e.Allocation, &e.Namespace, &e.Job, &e.Task, &e.Interface} {
 		*name = shorten(*name, maxName)
 	}
@@ -141,10 +112,10 @@ func shorten(text string, limit int) string {
 	return text[:end] + mark
 }
 
-// line returns an event as a line of at most maxLine bytes.
-func (e Event) line() ([]byte, error) {
+// lineOf returns an event as a line of at most maxLine bytes.
+func lineOf(e Event) ([]byte, error) {
 	e.Version = formatVersion
-	e.bound()
+	bound(&e)
 	data, err := json.Marshal(e)
 	if err != nil {
 		return nil, err

@@ -89,7 +89,8 @@ func (r *reader) read() ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.readRest()
+	rest, err := r.readLines()
+	found := r.parse(rest)
 	if err != nil || same {
 		return found, err
 	}
@@ -145,12 +146,6 @@ func openToRead(path string) (*os.File, error) {
 		return nil, nil
 	}
 	return file, err
-}
-
-// readRest returns the events of current that it has not read.
-func (r *reader) readRest() ([]Event, error) {
-	lines, err := r.readLines()
-	return r.parse(lines), err
 }
 
 // readLines reads the complete lines of current that it has not read.

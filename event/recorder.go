@@ -43,9 +43,9 @@ func (r *Recorder) Observe(o hook.Observation) { r.keep(of(o, r.caller)) }
 
 // Pool keeps that a problem of a pool has begun, or has ended. It never fails its caller.
 func (r *Recorder) Pool(name, kind, problem string, ended bool) {
-	e := Event{Time: time.Now().UTC(), Operation: OpPool, Outcome: hook.Failed, Reason: hook.Reason(kind), Caller: r.caller, Pool: name, Error: plain(problem)}
+	e := Event{Time: time.Now().UTC(), Operation: OpPool, Outcome: string(hook.Failed), Reason: kind, Caller: r.caller, Pool: name, Error: plain(problem)}
 	if ended {
-		e.Outcome, e.Error = hook.Done, ""
+		e.Outcome, e.Error = string(hook.Done), ""
 	}
 	r.keep(e)
 }

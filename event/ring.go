@@ -72,7 +72,7 @@ func (r *ring) append(e Event) error {
 		}
 	}
 	e.Index++
-	line, err := e.line()
+	line, err := lineOf(e)
 	if err != nil {
 		return err
 	}

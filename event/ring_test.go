@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/files"
 )
@@ -191,7 +193,7 @@ func TestBounds(t *testing.T) {
 	r.full, r.kept = 16<<10, 64<<10
 	hostile := strings.Repeat("\x1b[2J\x00é", 10_000)
 	for i := range 300 {
-		add(t, r, Event{Allocation: fmt.Sprintf("crash-%d", i), Job: "crash", Namespace: "default", Networks: []string{hostile, hostile}, RemovedBy: slices.Repeat([]hook.Remover{{Name: hostile, Parent: hostile}}, 10), Error: hostile})
+		add(t, r, Event{Allocation: fmt.Sprintf("crash-%d", i), Job: "crash", Namespace: "default", Networks: []string{hostile, hostile}, RemovedBy: slices.Repeat([]api.Remover{{Name: hostile, Parent: hostile}}, 10), Error: hostile})
 		if i == 0 || i == 150 {
 			add(t, r, Event{Allocation: "web-1"}, Event{Allocation: "db-1", Job: "db", Namespace: "prod"})
 		}
@@ -217,7 +219,7 @@ func TestBounds(t *testing.T) {
 func TestManyOwners(t *testing.T) {
 	var lines []byte
 	for i := range 100 {
-		line, err := Event{Index: uint64(i + 1), Allocation: fmt.Sprintf("allocation-%03d", i)}.line()
+		line, err := lineOf(Event{Index: uint64(i + 1), Allocation: fmt.Sprintf("allocation-%03d", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,11 +242,38 @@ func TestLineLength(t *testing.T) {
 		Caller: worst, Allocation: worst, Namespace: worst, Job: worst, Task: worst, Interface: worst,
 		Networks: []string{worst, worst, worst, worst, worst, worst, worst, worst, worst, worst}, Error: worst,
 	}
-	if line, err := e.line(); err != nil || len(line) > maxLine {
+	if line, err := lineOf(e); err != nil || len(line) > maxLine {
 		t.Errorf("%d bytes, %v", len(line), err)
 	}
 	if text := shorten(strings.Repeat("é", 100), 20); text != "éééééééé..." {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestFormat is the format of the files and of the agent's API.
+func TestFormat(t *testing.T) {
+	full := Event{
+		Version: 1, Index: 2, Time: time.Unix(1, 0).UTC(), Operation: "attach", Outcome: "done", Reason: "gc", Caller: "agent", Allocation: "a", Namespace: "n",
+		Job: "j", Task: "t", Networks: []string{"web"}, Interface: "eth0", Attempts: 3, Objects: 4, Missing: []string{"m"},
+		RemovedBy: []api.Remover{{Name: "nft", PID: 6, Parent: "sh"}}, Pool: "p", Seconds: 5.5, Error: "e",
+	}
+	for _, test := range []struct {
+		event Event
+		want  string
+	}{
+		{full, `{"version":1,"index":2,"time":"1970-01-01T00:00:01Z","operation":"attach","outcome":"done","reason":"gc","caller":"agent","allocation":"a",` +
+			`"namespace":"n","job":"j","task":"t","networks":["web"],"interface":"eth0","attempts":3,"objects":4,"missing":["m"],` +
+			`"removedBy":[{"name":"nft","pid":6,"parent":"sh"}],"seconds":5.5,"pool":"p","error":"e"}`},
+		{Event{Index: 3}, `{"version":1,"index":3,"time":"0001-01-01T00:00:00Z","operation":"","outcome":"","caller":"","seconds":0}`},
+	} {
+		line, err := lineOf(test.event)
+		if err != nil || string(line) != test.want+"\n" {
+			t.Errorf("%v\ngot  %swant %s", err, line, test.want)
+		}
+		test.event.Version = 1
+		if read, ok := parse(line); !ok || !reflect.DeepEqual(read, test.event) {
+			t.Errorf("read %+v", read)
+		}
 	}
 }
 

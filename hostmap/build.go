@@ -168,8 +168,7 @@ func (f facts) allocation(a *hook.Allocation) Allocation {
 // reasons tells what was seen to be wrong from what keeps anyone from seeing it.
 func reasons(err error) (drift []string, unknown string) {
 	for _, e := range flatten(err) {
-		var damage *hook.DamageError
-		if errors.As(e, &damage) {
+		if damage, ok := errors.AsType[*hook.DamageError](e); ok {
 			drift = append(drift, damage.Reason)
 		} else {
 			unknown = e.Error()
@@ -180,8 +179,7 @@ func reasons(err error) (drift []string, unknown string) {
 
 // flatten returns the errors that were joined, without what wraps them.
 func flatten(err error) []error {
-	var own *hook.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*hook.Error](err); ok {
 		err = own.Err
 	}
 	if err == nil {

@@ -28,11 +28,7 @@ func newRails(m *Map) rails {
 	return r
 }
 
-func (r rails) index(network string) int {
-	return slices.Index(r.names, network)
-}
-
-func (r rails) has(network string) bool { return r.index(network) >= 0 }
+func (r rails) index(network string) int { return slices.Index(r.names, network) }
 
 // sorted returns the networks that have a rail, then the others.
 func (r rails) sorted(all []Network) []Network {
@@ -42,7 +38,7 @@ func (r rails) sorted(all []Network) []Network {
 }
 
 func (r rails) rank(n Network) int {
-	if r.has(n.Name) {
+	if r.index(n.Name) >= 0 {
 		return 0
 	}
 	return 1

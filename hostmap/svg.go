@@ -176,10 +176,9 @@ func (d *drawing) name(x float64, network string) {
 }
 
 func (d *drawing) pool(x float64, p Pool) {
-	fill := map[style]string{green: "ok", yellow: "warn", red: "bad"}[barStyle(p)]
 	fmt.Fprintf(d.b, `<rect class="bar" x="%.1f" y="%.1f" width="%d" height="%d" rx="4"/>`, x, d.y-barHeight, barWidth, barHeight)
 	if p.Used > 0 {
-		fmt.Fprintf(d.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="4"/>`, fill, x, d.y-barHeight, max(barHeight, p.fill()*barWidth), barHeight)
+		fmt.Fprintf(d.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="4"/>`, classes[barStyle(p)], x, d.y-barHeight, max(barHeight, p.fill()*barWidth), barHeight)
 	}
 	d.wrapped(x+barWidth+charWidth, "dim", p.describe())
 }
@@ -218,7 +217,7 @@ func (d *drawing) attachment(x float64, n Attachment) {
 	x += float64(d.iface+len(gap)) * charWidth
 	d.name(x, n.Network)
 	phase := d.width - margin - cardInset - float64(len(n.Phase))*charWidth
-	d.text(phase, phaseClass(n.Phase), string(n.Phase))
+	d.text(phase, classes[phaseStyle(n.Phase)], string(n.Phase))
 	x += float64(d.nameWidth+len(gap)) * charWidth
 	y := d.y
 	d.lined(x, "", termtext.Fill(printables(n.values()), gap, d.values))
@@ -263,20 +262,15 @@ func (d *drawing) sized(x float64, class, s string, width float64) {
 	if s = termtext.Printable(s); s == "" {
 		return
 	}
-	fmt.Fprintf(d.b, `<text%s x="%.1f" y="%.1f" textLength="%.1f" lengthAdjust="spacingAndGlyphs">%s</text>`,
-		classAttribute(class), x, d.y, float64(termtext.Width(s))*width, escape(s))
-}
-
-func classAttribute(class string) string {
-	if class == "" {
-		return ""
+	if class != "" {
+		class = fmt.Sprintf(` class="%s"`, class)
 	}
-	return fmt.Sprintf(` class="%s"`, class)
+	fmt.Fprintf(d.b, `<text%s x="%.1f" y="%.1f" textLength="%.1f" lengthAdjust="spacingAndGlyphs">%s</text>`,
+		class, x, d.y, float64(termtext.Width(s))*width, escape(s))
 }
 
-func phaseClass(phase state.Phase) string {
-	return map[style]string{green: "ok", yellow: "warn", red: "bad"}[phaseStyle(phase)]
-}
+// classes are those of what has a colour on a terminal.
+var classes = map[style]string{green: "ok", yellow: "warn", red: "bad"}
 
 // escape makes a text of XML, in one line.
 func escape(s string) string {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/allocnet/allocnet/state"
 )
 
 // allocationStub has the fields of an allocation that Live needs. The answer has
@@ -142,7 +144,7 @@ const bridgeNetwork = "nomad"
 // Attached reports whether Nomad itself attached an allocation to its built-in
 // network, which no CNI configuration directory has.
 func Attached(network, allocation string) bool {
-	return network == bridgeNetwork && uuid.MatchString(allocation)
+	return network == bridgeNetwork && state.IsNomadID(allocation)
 }
 
 // nodeExists returns an error for a node that Nomad does not know. The list of

@@ -35,20 +35,10 @@ const cniMode = "cni/"
 // maxRetryPause limits the growing pause between requests for one allocation.
 const maxRetryPause = 5 * time.Second
 
-// uuid is the form of Nomad's allocation IDs.
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-
-// SelectionError is a job whose selection of networks is invalid.
-type SelectionError struct {
-	Allocation, Place, Reason string
+// refuse is the error of a job whose selection of networks is invalid.
+func refuse(allocation, place, reason string) error {
+	return errdefs.As(errdefs.Refused, fmt.Errorf("allocation %s: %s: %s", allocation, place, reason))
 }
-
-func (e *SelectionError) Error() string {
-	return fmt.Sprintf("allocation %s: %s: %s", e.Allocation, e.Place, e.Reason)
-}
-
-// Kind is that of package errdefs.
-func (*SelectionError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Networks returns whose an allocation is, and its job networks: those of the group's
 // network blocks with mode cni/NAME, except the first block, in their order, then
@@ -59,7 +49,7 @@ func (*SelectionError) Kind() errdefs.Kind { return errdefs.Refused }
 // server; a job update replaces the allocation. If Nomad cannot be reached, the
 // request is repeated until ctx ends.
 func (c *Client) Networks(ctx context.Context, id string) (policy.Identity, []selection.Element, error) {
-	if !uuid.MatchString(id) {
+	if !state.IsNomadID(id) {
 		return policy.Identity{}, nil, nil
 	}
 	j, err := c.cache.load(id)
@@ -144,7 +134,7 @@ func finalError(id string, err error) error {
 		return nil
 	}
 	if answer.StatusCode() == http.StatusNotFound {
-		return &SelectionError{id, "nomad", "no such allocation, or the token lacks read-job in its namespace"}
+		return refuse(id, "nomad", "no such allocation, or the token lacks read-job in its namespace")
 	}
 	return fmt.Errorf("read allocation %s from nomad: %w", id, err)
 }
@@ -166,7 +156,7 @@ func taskGroup(a *api.Allocation) *api.TaskGroup {
 func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
 	group := taskGroup(a)
 	if group == nil {
-		return nil, &SelectionError{a.ID, "group " + a.TaskGroup, "the job has no such group"}
+		return nil, refuse(a.ID, "group "+a.TaskGroup, "the job has no such group")
 	}
 	elements, err := blockNetworks(a.ID, group.Networks)
 	if err != nil {
@@ -177,11 +167,11 @@ func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
 		return nil, err
 	}
 	if strings.Contains(text, "${") {
-		return nil, &SelectionError{a.ID, "meta " + metaKey, fmt.Sprintf("%q has a variable: Nomad interpolates none there", text)}
+		return nil, refuse(a.ID, "meta "+metaKey, fmt.Sprintf("%q has a variable: Nomad interpolates none there", text))
 	}
 	named, err := selection.Parse(text)
 	if err != nil {
-		return nil, &SelectionError{a.ID, "meta " + metaKey, err.Error()}
+		return nil, refuse(a.ID, "meta "+metaKey, err.Error())
 	}
 	return append(elements, named...), nil
 }
@@ -195,13 +185,13 @@ func metaNetworks(a *api.Allocation, group *api.TaskGroup) (string, error) {
 	maps.Copy(meta, group.Meta)
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		if ownMeta.MatchString(key) && key != metaKey {
-			return "", &SelectionError{a.ID, "meta " + key, "is unknown: want " + metaKey}
+			return "", refuse(a.ID, "meta "+key, "is unknown: want "+metaKey)
 		}
 	}
 	for _, task := range group.Tasks {
 		for _, key := range slices.Sorted(maps.Keys(task.Meta)) {
 			if ownMeta.MatchString(key) {
-				return "", &SelectionError{a.ID, fmt.Sprintf("meta %s of task %s", key, task.Name), "a task has the networks of its group: move it there"}
+				return "", refuse(a.ID, fmt.Sprintf("meta %s of task %s", key, task.Name), "a task has the networks of its group: move it there")
 			}
 		}
 	}
@@ -215,7 +205,7 @@ func blockNetworks(id string, networks []*api.NetworkResource) ([]selection.Elem
 	var elements []selection.Element
 	for i, network := range networks {
 		if i > 0 && len(network.DynamicPorts)+len(network.ReservedPorts) > 0 {
-			return nil, &SelectionError{id, fmt.Sprintf("network[%d].port", i), "Nomad maps only the ports of the first network block: move the port there"}
+			return nil, refuse(id, fmt.Sprintf("network[%d].port", i), "Nomad maps only the ports of the first network block: move the port there")
 		}
 		name, isCNI := strings.CutPrefix(network.Mode, cniMode)
 		if i == 0 || !isCNI || selectsByArgs(network, name) {
@@ -223,7 +213,7 @@ func blockNetworks(id string, networks []*api.NetworkResource) ([]selection.Elem
 		}
 		e, err := selection.ParseElement(name, "")
 		if err != nil {
-			return nil, &SelectionError{id, fmt.Sprintf("network[%d].mode", i), err.Error()}
+			return nil, refuse(id, fmt.Sprintf("network[%d].mode", i), err.Error())
 		}
 		elements = append(elements, e)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -215,8 +216,7 @@ func TestJobNetworks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := jobNetworks(allocation(test.networks, map[string]string{metaKey: test.meta}))
 			if test.word != "" {
-				var refused *SelectionError
-				if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.word) {
+				if errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), test.word) {
 					t.Errorf("got %v, want %q", err, test.word)
 				}
 				return
@@ -357,8 +357,7 @@ func TestNetworksOfOthers(t *testing.T) {
 	if who, got, err := c.Networks(context.Background(), "web-1"); got != nil || err != nil || who != (policy.Identity{}) {
 		t.Errorf("not Nomad's: %+v, %v, %v", who, got, err)
 	}
-	var refused *SelectionError
-	if _, got, err := c.Networks(context.Background(), allocID); !errors.As(err, &refused) {
+	if _, got, err := c.Networks(context.Background(), allocID); errdefs.Of(err) != errdefs.Refused {
 		t.Errorf("unknown to Nomad: %v, %v", got, err)
 	}
 	denied := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/allocnet/allocnet/cniconf"
 )
 
 // StaticIPs says which addresses a job may choose: false none, true those in the ranges of the
@@ -67,7 +69,7 @@ func parseAddressRange(text string) (AddressRange, error) {
 	if prefix != prefix.Masked() {
 		return AddressRange{}, wrong
 	}
-	r.Last = lastOf(prefix)
+	r.Last = cniconf.EndOf(prefix)
 	if prefix.Addr().BitLen()-prefix.Bits() > 1 {
 		r.First = r.First.Next()
 		if r.Last.Is4() {
@@ -75,15 +77,6 @@ func parseAddressRange(text string) (AddressRange, error) {
 		}
 	}
 	return r, nil
-}
-
-func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Addr().AsSlice()
-	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last, _ := netip.AddrFromSlice(bytes) // of the length it came in
-	return last
 }
 
 func (r AddressRange) contains(a netip.Addr) bool {

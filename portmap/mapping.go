@@ -21,29 +21,12 @@ type Options struct {
 	IgnoreHostIP bool `json:"ignoreHostIP,omitempty"`
 }
 
-// ConflictError is a host port that is mapped twice.
-type ConflictError struct {
-	First, Second cni.PortMapping
-}
-
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("host port %d/%s is mapped twice: to %s and to %s",
-		e.First.HostPort, e.First.Protocol, target(e.First), target(e.Second))
-}
-
-// Kind is that of package errdefs.
-func (*ConflictError) Kind() errdefs.Kind { return errdefs.Refused }
-
 func target(m cni.PortMapping) string {
-	host := m.HostIP
-	if host == "" {
-		host = "all addresses"
-	}
-	return fmt.Sprintf("%d from %s", m.ContainerPort, host)
+	return fmt.Sprintf("%d from %s", m.ContainerPort, cmp.Or(m.HostIP, "all addresses"))
 }
 
 // Mappings returns the mappings of the ports in a fixed order: by host port,
-// protocol and host IP. The error is an *InvalidPortError or a *ConflictError.
+// protocol and host IP.
 func Mappings(ports []Port, o Options) ([]cni.PortMapping, error) {
 	var mappings []cni.PortMapping
 	for _, p := range ports {
@@ -81,8 +64,7 @@ func compare(a, b cni.PortMapping) int {
 	)
 }
 
-// Check finds two mappings of one host port and protocol on overlapping host
-// IPs; the error is a *ConflictError.
+// Check refuses two mappings of one host port and protocol on overlapping host IPs.
 func Check(mappings []cni.PortMapping) error {
 	sorted := slices.SortedFunc(slices.Values(mappings), compare)
 	for i, a := range sorted {
@@ -91,7 +73,7 @@ func Check(mappings []cni.PortMapping) error {
 				break
 			}
 			if Overlap(a, b) {
-				return &ConflictError{a, b}
+				return errdefs.As(errdefs.Refused, fmt.Errorf("host port %d/%s is mapped twice: to %s and to %s", a.HostPort, a.Protocol, target(a), target(b)))
 			}
 		}
 	}

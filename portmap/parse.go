@@ -20,11 +20,10 @@ const wantNumber = "want a number from 1 to 65535, or a range of at most 1000"
 //	[LABEL=][HOST-IP:]HOST-PORT[-LAST][:PORT[-LAST]][/PROTOCOL[+PROTOCOL...]]
 //
 // An IPv6 host IP is in brackets. The default label is the host port, and the default
-// protocol is tcp. All ports of a range have the label. The error is an
-// *InvalidPortError.
+// protocol is tcp. All ports of a range have the label.
 func Parse(s string) ([]Port, error) {
 	fail := func(field, value, reason string) ([]Port, error) {
-		return nil, &InvalidPortError{s, field, value, reason + ", as in 8080:80/tcp"}
+		return nil, invalidPort(s, field, value, reason+", as in 8080:80/tcp")
 	}
 	label, rest, labelled := strings.Cut(s, "=")
 	if !labelled {

@@ -4,6 +4,7 @@
 package portmap
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -26,41 +27,14 @@ type Port struct {
 	Protocol string `json:"protocol,omitempty"`
 }
 
-// InvalidPortError is a port that cannot be mapped.
-type InvalidPortError struct {
-	Port   string
-	Field  string
-	Value  string
-	Reason string
+// invalidPort is the error of a port that cannot be mapped.
+func invalidPort(port, field string, value any, reason string) error {
+	return errdefs.As(errdefs.Refused, fmt.Errorf("port %q: %s %q: %s", port, field, fmt.Sprint(value), reason))
 }
-
-func (e *InvalidPortError) Error() string {
-	return fmt.Sprintf("port %q: %s %q: %s", e.Port, e.Field, e.Value, e.Reason)
-}
-
-// Kind is that of package errdefs.
-func (*InvalidPortError) Kind() errdefs.Kind { return errdefs.Refused }
-
-// UnknownLabelError is a port label that the allocation does not have.
-type UnknownLabelError struct {
-	Label string
-	Known []string
-}
-
-func (e *UnknownLabelError) Error() string {
-	known := "none"
-	if len(e.Known) > 0 {
-		known = strings.Join(e.Known, ", ")
-	}
-	return fmt.Sprintf("no port has the label %q: the allocation has %s", e.Label, known)
-}
-
-// Kind is that of package errdefs.
-func (*UnknownLabelError) Kind() errdefs.Kind { return errdefs.Refused }
 
 func (p Port) validate() error {
 	fail := func(field string, value any, reason string) error {
-		return &InvalidPortError{p.Label, field, fmt.Sprint(value), reason}
+		return invalidPort(p.Label, field, value, reason)
 	}
 	if p.HostPort < 1 || p.HostPort > 65535 {
 		return fail("host port", p.HostPort, "want 1 to 65535")
@@ -81,7 +55,7 @@ func (p Port) validate() error {
 }
 
 // Select splits ports into those with the labels and the rest, both in their
-// order. A label that no port has is an *UnknownLabelError.
+// order. A label that no port has is an error.
 func Select(ports []Port, labels []string) (taken, rest []Port, err error) {
 	for _, p := range ports {
 		if slices.Contains(labels, p.Label) {
@@ -92,16 +66,12 @@ func Select(ports []Port, labels []string) (taken, rest []Port, err error) {
 	}
 	for _, label := range labels {
 		if !slices.ContainsFunc(taken, func(p Port) bool { return p.Label == label }) {
-			return nil, ports, &UnknownLabelError{label, labelsOf(ports)}
+			var known []string
+			for _, p := range ports {
+				known = append(known, p.Label)
+			}
+			return nil, ports, errdefs.As(errdefs.Refused, fmt.Errorf("no port has the label %q: the allocation has %s", label, cmp.Or(strings.Join(known, ", "), "none")))
 		}
 	}
 	return taken, rest, nil
-}
-
-func labelsOf(ports []Port) []string {
-	var labels []string
-	for _, p := range ports {
-		labels = append(labels, p.Label)
-	}
-	return labels
 }

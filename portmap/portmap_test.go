@@ -4,12 +4,13 @@
 package portmap
 
 import (
-	"errors"
 	"net"
 	"testing"
 
 	"github.com/containerd/go-cni"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 func TestMappings(t *testing.T) {
@@ -66,8 +67,7 @@ func TestConflicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.a.Label, test.b.Label = "a", "b"
 			_, err := Mappings([]Port{test.a, test.b}, Options{})
-			var conflict *ConflictError
-			if errors.As(err, &conflict) != test.conflict {
+			if (errdefs.Of(err) == errdefs.Refused) != test.conflict {
 				t.Errorf("got %v, want a conflict: %t", err, test.conflict)
 			}
 		})
@@ -94,9 +94,8 @@ func TestInvalidPorts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.port.Label = "a"
 			_, err := Mappings([]Port{test.port}, Options{})
-			var invalid *InvalidPortError
-			if !errors.As(err, &invalid) || err.Error() != test.want {
-				t.Errorf("got %v, want *InvalidPortError: %s", err, test.want)
+			if errdefs.Of(err) != errdefs.Refused || err.Error() != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
 	}
@@ -153,8 +152,7 @@ func TestParseRefuses(t *testing.T) {
 		"[fe80::1%x]:80": `port "80": host IP "fe80::1%x": want an IPv4 or IPv6 address without a zone`,
 	} {
 		_, err := Parse(text)
-		var invalid *InvalidPortError
-		if !errors.As(err, &invalid) || err.Error() != want {
+		if errdefs.Of(err) != errdefs.Refused || err.Error() != want {
 			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
 		}
 	}
@@ -167,8 +165,7 @@ func TestSelect(t *testing.T) {
 		t.Errorf("took %v, left %v, %v", taken, rest, err)
 	}
 	_, rest, err = Select(ports, []string{"c"})
-	var unknown *UnknownLabelError
-	if !errors.As(err, &unknown) || err.Error() != `no port has the label "c": the allocation has a, b` || len(rest) != 2 {
+	if errdefs.Of(err) != errdefs.Refused || err.Error() != `no port has the label "c": the allocation has a, b` || len(rest) != 2 {
 		t.Errorf("got %v, left %v", err, rest)
 	}
 	if _, _, err = Select(ports, []string{"b", "c"}); err == nil || err.Error() != `no port has the label "c": the allocation has a, b` {

@@ -4,6 +4,7 @@
 package selection
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -37,29 +38,8 @@ type Binding struct {
 	Chosen []cni.PortMapping
 }
 
-// UnsupportedError is a field of an element that needs a capability which none of the
-// network's plugins declares.
-type UnsupportedError struct {
-	Network    string
-	Field      string
-	Capability string
-	Declared   []string
-}
-
-func (e *UnsupportedError) Error() string {
-	declared := "none"
-	if len(e.Declared) > 0 {
-		declared = strings.Join(e.Declared, ", ")
-	}
-	return fmt.Sprintf("network %q: %s requested, but no plugin declares the capability %q (declared: %s)", e.Network, e.Field, e.Capability, declared)
-}
-
-// Kind is that of package errdefs.
-func (*UnsupportedError) Kind() errdefs.Kind { return errdefs.Refused }
-
 // Bind combines the element with the capabilities that the network declares. The
-// ports are those of the allocation that are mapped to this attachment. The errors are
-// *UnsupportedError, *cniconf.NoMTUError and those of package portmap.
+// ports are those of the allocation that are mapped to this attachment.
 func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Options, marker json.RawMessage) (Binding, error) {
 	mappings, err := e.mappings(ports, o)
 	if err != nil {
@@ -90,7 +70,8 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Option
 			continue
 		}
 		if !slices.Contains(declared, request.capability) {
-			return Binding{}, &UnsupportedError{n.Name, request.field, request.capability, declared}
+			return Binding{}, errdefs.As(errdefs.Refused, fmt.Errorf("network %q: %s requested, but no plugin declares the capability %q (declared: %s)",
+				n.Name, request.field, request.capability, cmp.Or(strings.Join(declared, ", "), "none")))
 		}
 		b.CapabilityArgs[request.capability] = request.value
 	}

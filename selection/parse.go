@@ -157,8 +157,7 @@ func decode(position string, data []byte, target any) error {
 }
 
 func decodeError(position string, err error) error {
-	var typed *json.UnmarshalTypeError
-	if errors.As(err, &typed) && typed.Field != "" {
+	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typed.Field != "" {
 		position += "." + typed.Field
 	}
 	return &Error{position, "", strictjson.Reason(err)}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
 )
 
@@ -243,8 +244,7 @@ func TestBindUnsupported(t *testing.T) {
 		"portMappings":   {PortMappings: []PortMapping{{HostPort: 80}}},
 	} {
 		_, err := e.Bind(n, nil, portmap.Options{}, nil)
-		var unsupported *UnsupportedError
-		if !errors.As(err, &unsupported) || unsupported.Capability != capability || !strings.Contains(err.Error(), "declared: dns") {
+		if errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), fmt.Sprintf("the capability %q (declared: dns)", capability)) {
 			t.Errorf("%s: got %v", capability, err)
 		}
 	}

@@ -10,9 +10,6 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// installed is the state of a route that the kernel has.
-const installed = "installed"
-
 func (s *Server) cluster(ctx context.Context, _ *http.Request) (content, error) {
 	p := ask(ctx, s.config.Agent.Cluster)
 	if p.Err != nil && p.Supported() {

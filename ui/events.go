@@ -4,7 +4,6 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -32,7 +31,7 @@ func (s *Server) events(_ context.Context, r *http.Request) (content, error) {
 	query := r.URL.Query().Get("q")
 	words := strings.Fields(strings.ToLower(query))
 	found := s.feed.newest(eventsPerPage, func(e api.Event) bool {
-		text := strings.ToLower(strings.Join([]string{e.Allocation, e.Namespace, e.Job, e.Task, strings.Join(e.Networks, " "), e.Interface, e.Caller, e.Error, nameOf(e)}, "\n"))
+		text := strings.ToLower(strings.Join([]string{e.Allocation, e.Namespace, e.Job, e.Task, strings.Join(e.Networks, " "), e.Interface, e.Caller, e.Error, e.Name()}, "\n"))
 		for _, word := range words {
 			if !strings.Contains(text, word) {
 				return false
@@ -46,7 +45,7 @@ func (s *Server) events(_ context.Context, r *http.Request) (content, error) {
 func eventsOf(all []api.Event) []event {
 	named := make([]event, len(all))
 	for i, e := range all {
-		named[i] = event{e, nameOf(e), "plain"}
+		named[i] = event{e, e.Name(), "plain"}
 		switch {
 		case e.Outcome != "done":
 			named[i].Class = "bad"
@@ -55,16 +54,4 @@ func eventsOf(all []api.Event) []event {
 		}
 	}
 	return named
-}
-
-// eventNames are those of allocnet events.
-var eventNames = map[string]string{
-	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
-	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
-	"pool failed": "pool problem", "pool done": "pool recovered",
-}
-
-func nameOf(e api.Event) string {
-	plain := e.Operation + " " + e.Outcome
-	return cmp.Or(eventNames[plain+" "+e.Reason], eventNames[plain], plain)
 }

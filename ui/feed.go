@@ -24,8 +24,8 @@ const (
 
 // sample counts at one time.
 type sample struct {
-	time                     time.Time
-	allocations, attachments int
+	time        time.Time
+	attachments int
 }
 
 // feed follows the agent for all pages: an agent has a limit of those who follow.
@@ -101,7 +101,7 @@ func (f *feed) sample(all []*api.Allocation, err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
-		s := sample{time: now, allocations: len(all)}
+		s := sample{time: now}
 		for _, a := range all {
 			s.attachments += len(a.Attachments)
 		}

@@ -125,7 +125,7 @@ var functions = template.FuncMap{
 	"searchForm": func(action, query, label, example string) searchForm {
 		return searchForm{action, query, label, example}
 	},
-	"usageBar": usageBar, "addressBar": addressBar, "reach": reach, "remover": removerText, "indented": indented,
+	"usageBar": usageBar, "addressBar": addressBar, "reach": reach, "indented": indented,
 }
 
 // args are those of a template within a page.

@@ -125,7 +125,7 @@ func TestHostileNames(t *testing.T) {
 	r.agent.Set(api.PathPools, api.Pools{Pools: []api.Pool{{Pool: hostile, Families: []api.PoolFamily{{Family: hostile}}, Blocks: []api.PoolBlock{{Block: hostile, State: hostile}}, Problems: []api.PoolProblem{{Problem: hostile, Text: hostile}}}}})
 	r.agent.Set(api.PathLeaks, api.Leaks{Examined: time.Now(), Leaks: []api.Leak{{Kind: hostile, Where: hostile, Allocation: hostile, Network: hostile, Reason: hostile, Error: hostile}}, Problems: []string{hostile}})
 	r.agent.Set(api.PathCluster, api.Cluster{Pools: []api.ClusterPool{{
-		Pool: hostile, Mode: hostile, Address: hostile, Blocks: []string{hostile}, Problems: []api.ClusterProblem{{Problem: hostile, Text: hostile}},
+		Pool: hostile, Mode: hostile, Address: hostile, Blocks: []string{hostile}, Problems: []api.PoolProblem{{Problem: hostile, Text: hostile}},
 		Nodes: []api.ClusterNode{{ID: hostile, Name: hostile, Address: hostile, Routes: []api.ClusterRoute{{Block: hostile, Via: hostile, Device: hostile, Mode: hostile, State: hostile, Reason: hostile}}, Probe: &api.ClusterProbe{Target: hostile, Time: time.Now(), Error: hostile}}},
 	}}})
 	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{{Network: hostile, Text: hostile}, {Network: hostile, Allocation: hostile, Interface: hostile, Text: hostile}}})

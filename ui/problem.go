@@ -62,8 +62,7 @@ func (h *host) unread() []problem {
 	var all []problem
 	if h.Ready.Err != nil {
 		text := h.Ready.Err.Error()
-		var refused *api.Error
-		if errors.As(h.Ready.Err, &refused) && refused.Details != "" {
+		if refused, ok := errors.AsType[*api.Error](h.Ready.Err); ok && refused.Details != "" {
 			text = refused.Details
 		}
 		all = append(all, problem{Kind: "agent", Subject: "not ready", Text: text})
@@ -106,9 +105,6 @@ func (h *host) ofNetworks() []problem {
 	return all
 }
 
-// unrouted is the problem that some routes are not installed, which the nodes say.
-const unrouted = "unrouted"
-
 func (h *host) ofCluster() []problem {
 	if h.Cluster.Err != nil {
 		return nil
@@ -116,7 +112,7 @@ func (h *host) ofCluster() []problem {
 	var all []problem
 	for _, p := range h.Cluster.Value.Pools {
 		for _, is := range p.Problems {
-			if is.Problem != unrouted {
+			if is.Problem != api.ProblemUnrouted {
 				all = append(all, problem{Kind: "cluster", Subject: p.Pool, Text: is.Text + " (" + is.Problem + ")"})
 			}
 		}
@@ -131,7 +127,7 @@ func ofNode(pool string, n api.ClusterNode) []problem {
 	var all []problem
 	name := cmp.Or(n.Name, n.ID, n.Address)
 	for _, r := range n.Routes {
-		if r.State != installed {
+		if !r.IsRight() {
 			all = append(all, problem{Kind: "route", Subject: name, Text: fmt.Sprintf("%s of pool %s, %s: %s", r.Block, pool, r.State, r.Reason)})
 		}
 	}

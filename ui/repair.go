@@ -4,7 +4,6 @@
 package ui
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -88,17 +87,9 @@ func damageProblem(d api.Damage, w api.WaitingRepair) problem {
 func removers(all []api.Remover) []string {
 	var texts []string
 	for _, r := range all {
-		texts = append(texts, "rules of its chains removed by "+removerText(r))
+		texts = append(texts, "rules of its chains removed by "+r.String())
 	}
 	return texts
-}
-
-func removerText(r api.Remover) string {
-	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
-	if r.Parent != "" {
-		text += ", started by " + r.Parent
-	}
-	return text
 }
 
 func repeatedText(repairs int) string {

@@ -32,14 +32,7 @@ type ClusterPool struct {
 	Listed  time.Time `json:"listed,omitzero"`
 	Applied time.Time `json:"applied,omitzero"`
 	// Problems are why routes may be missing.
-	Problems []ClusterProblem `json:"problems"`
-}
-
-// ClusterProblem is why routes of a pool may be missing.
-type ClusterProblem struct {
-	Problem string `json:"problem"`
-	// Text says what the problem is.
-	Text string `json:"text"`
+	Problems []PoolProblem `json:"problems"`
 }
 
 // ClusterNode is a host that has blocks of a pool.
@@ -70,6 +63,20 @@ type ClusterRoute struct {
 	// Reason is why it is not installed.
 	Reason string `json:"reason,omitempty"`
 }
+
+// States of a route that is as it should be.
+const (
+	// RouteInstalled is a route that the kernel has.
+	RouteInstalled = "installed"
+	// RouteReplaced is that of a block whose host had this host's address.
+	RouteReplaced = "replaced"
+)
+
+// IsRight tells whether nothing is wrong with the route.
+func (r ClusterRoute) IsRight() bool { return r.State == RouteInstalled || r.State == RouteReplaced }
+
+// ProblemUnrouted is the problem of a pool that some routes are not right, which their reasons say.
+const ProblemUnrouted = "unrouted"
 
 // ClusterProbe is an echo request to a host.
 type ClusterProbe struct {

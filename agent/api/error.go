@@ -79,8 +79,7 @@ var answers = map[errdefs.Kind]struct {
 // CodeOf returns the CNI code of an error: the one that a plugin gave, else that
 // of the error's kind.
 func CodeOf(err error) uint {
-	var plugin *types.Error
-	if errors.As(err, &plugin) {
+	if plugin, ok := errors.AsType[*types.Error](err); ok {
 		return plugin.Code
 	}
 	return answers[errdefs.Of(err)].code

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"net/url"
 	"strconv"
 	"time"
@@ -48,6 +49,22 @@ type Event struct {
 	// Pool is that of an event with the operation pool.
 	Pool  string `json:"pool,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// Took is Seconds as a duration.
+func (e Event) Took() time.Duration { return time.Duration(e.Seconds * float64(time.Second)) }
+
+// eventNames have the words for operations and their outcomes.
+var eventNames = map[string]string{
+	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
+	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
+	"pool failed": "pool problem", "pool done": "pool recovered",
+}
+
+// Name is what happened, in words.
+func (e Event) Name() string {
+	plain := e.Operation + " " + e.Outcome
+	return cmp.Or(eventNames[plain+" "+e.Reason], eventNames[plain], plain)
 }
 
 // EventQuery selects events. Empty fields select all.

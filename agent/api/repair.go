@@ -3,7 +3,10 @@
 
 package api
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Repair is what the agent has found of attachments that lack something.
 type Repair struct {
@@ -42,6 +45,15 @@ type Remover struct {
 	PID  int    `json:"pid"`
 	// Parent is the name of the process that started it. Empty: it is not known.
 	Parent string `json:"parent,omitempty"`
+}
+
+// String names the process, and what started it.
+func (r Remover) String() string {
+	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
+	if r.Parent != "" {
+		text += ", started by " + r.Parent
+	}
+	return text
 }
 
 // WaitingRepair is an allocation that is repaired again after a pause.

@@ -200,8 +200,7 @@ func (c *Client) stream(ctx context.Context, path string, next func(api.Event) b
 // do makes a request. Its error has the path of the socket, and not the URL, whose host is none.
 func (c *Client) do(request *http.Request) (*http.Response, error) {
 	response, err := c.http.Do(request)
-	var failed *url.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
 	}
 	if err != nil {

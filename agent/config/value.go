@@ -64,35 +64,32 @@ func (v *values) prefixes(e hcl.Expression) []netip.Prefix {
 
 // user reads a name or a number.
 func (v *values) user(e hcl.Expression) uint32 {
-	return v.id(e, "user", func(name string) (string, error) {
+	return v.id(e, "user", func(name string) string {
 		u, err := user.Lookup(name)
 		if err != nil {
-			return "", err
+			return name
 		}
-		return u.Uid, nil
+		return u.Uid
 	})
 }
 
 func (v *values) group(e hcl.Expression) uint32 {
-	return v.id(e, "group", func(name string) (string, error) {
+	return v.id(e, "group", func(name string) string {
 		g, err := user.LookupGroup(name)
 		if err != nil {
-			return "", err
+			return name
 		}
-		return g.Gid, nil
+		return g.Gid
 	})
 }
 
-func (v *values) id(e hcl.Expression, kind string, lookup func(string) (string, error)) uint32 {
+// id reads what lookup makes a number of.
+func (v *values) id(e hcl.Expression, kind string, lookup func(name string) string) uint32 {
 	name, ok := hclfile.Read[string](&v.Values, e)
 	if !ok {
 		return 0
 	}
-	text := name
-	if found, err := lookup(name); err == nil {
-		text = found
-	}
-	n, err := strconv.ParseUint(text, 10, 32)
+	n, err := strconv.ParseUint(lookup(name), 10, 32)
 	if err != nil {
 		v.Fault(e.Range(), strconv.Quote(name), fmt.Sprintf("want the name or number of a %s of this host", kind))
 	}

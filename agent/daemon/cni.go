@@ -37,16 +37,8 @@ func (d *Daemon) newConflist() *agent.Conflist {
 		n := d.config.Nomad
 		multi.Agent = &cniconf.MultiAgent{Socket: d.config.Socket.Path, Mode: m.Agent, JobNetworks: n != nil && n.JobNetworks}
 	}
-	path := cmp.Or(m.Path, filepath.Join(lastOf(d.config.ConfDirs), "00-"+m.Name+".conflist"))
+	path := cmp.Or(m.Path, filepath.Join(cniconf.NomadDir(d.config.ConfDirs), "00-"+m.Name+".conflist"))
 	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Metrics: d.metrics, Logger: d.log}
-}
-
-// lastOf returns the last directory: by convention the one that Nomad reads.
-func lastOf(dirs []string) string {
-	if len(dirs) == 0 {
-		return ""
-	}
-	return dirs[len(dirs)-1]
 }
 
 // cni runs the CNI plugin: the configured one, else the one in the plugin

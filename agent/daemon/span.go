@@ -97,29 +97,7 @@ func (d *Daemon) keptPools() ([]span.Kept, bool) {
 func (d *Daemon) openPeers(c *ipam.Config) (span.Peers, span.Nomad) {
 	connection := connect.New(c.ConfigDir, c.StateDir)
 	open := d.observed(connection, c.Pool)
-	return peers.New(peers.Options{Config: c, Open: open, Logger: d.log.Named("cluster")}), nomadNodes{connection}
-}
-
-// nomadNodes are the nodes that Nomad knows.
-type nomadNodes struct{ *connect.Connection }
-
-func (n nomadNodes) Self(ctx context.Context) (span.Node, error) {
-	self, err := n.Connection.Self(ctx)
-	return span.Node(self), err
-}
-
-func (n nomadNodes) Node(ctx context.Context, id string) (span.Node, error) {
-	node, err := n.Connection.Node(ctx, id)
-	return span.Node(node), err
-}
-
-func (n nomadNodes) Nodes(ctx context.Context) ([]span.Node, error) {
-	nodes, err := n.Connection.Nodes(ctx)
-	all := make([]span.Node, 0, len(nodes))
-	for _, node := range nodes {
-		all = append(all, span.Node(node))
-	}
-	return all, err
+	return peers.New(peers.Options{Config: c, Open: open, Logger: d.log.Named("cluster")}), connection
 }
 
 // openTable opens the routes of this host. Without need of them it makes no directory for a host

@@ -11,14 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/nomad/connect"
 )
 
-// Node is a node that Nomad knows.
-type Node struct {
-	ID, Name string
-	// Addresses are all that Nomad has of it. The first is that of its network.
-	Addresses []netip.Addr
-}
+// Node is a node that Nomad knows. The first of its addresses is that of its network.
+type Node = connect.Node
 
 // Nomad says which nodes there are.
 type Nomad interface {

@@ -178,9 +178,4 @@ func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 }
 
 // oneID is the argument check of the commands on one allocation.
-func oneID(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usage(fmt.Errorf("got %d arguments: want the ID of one allocation", len(args)))
-	}
-	return nil
-}
+var oneID = wantArguments(1, 1, "the ID of one allocation")

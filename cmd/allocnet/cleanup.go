@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -129,16 +128,15 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 	if len(decisions) == 0 {
 		return nil
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(table, "KIND\t%s\tOWNER\tREASON\n", title) // Flush reports
+	table := newTable("KIND", title, "OWNER", "REASON")
 	for _, d := range decisions {
 		reason := d.Reason
 		if d.Blocked != "" {
 			reason = "BLOCKED: " + d.Blocked
 		}
-		_, _ = fmt.Fprintln(table, strings.Join([]string{string(d.Kind), printable(d.Where), printable(d.Owner.String()), printable(reason)}, "\t"))
+		table.add(string(d.Kind), d.Where, d.Owner.String(), reason)
 	}
-	return table.Flush()
+	return table.print(w, false)
 }
 
 // collected is what gc prints.

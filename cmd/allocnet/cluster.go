@@ -11,17 +11,13 @@ import (
 )
 
 func newCluster(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
+	return withCommands(&cobra.Command{
 		Use:   "cluster",
 		Short: "Show, measure and leave the networks that span hosts",
 		Long: `Show, measure or remove what connects this host with others: the routes to the blocks of
 other hosts, for the pools of allocnet-ipam whose mode is routed, vxlan or auto. The agent
 keeps these routes.`,
-		Args: knownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newClusterStatus(s), newClusterPing(s), newClusterLeave(s))
-	return cmd
+	}, newClusterStatus(s), newClusterPing(s), newClusterLeave(s))
 }
 
 // agentSocket is the flag that says where the agent is.

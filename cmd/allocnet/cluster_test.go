@@ -36,7 +36,7 @@ func answering(t *testing.T, answer api.Cluster) (socket string) {
 func spanned() api.ClusterPool {
 	verified := time.Now().Add(-90 * time.Second)
 	return api.ClusterPool{
-		Pool: "web", Mode: "auto", Address: "10.0.0.1", MTU: 1450, Blocks: []string{"10.91.0.0/26"}, Problems: []api.ClusterProblem{},
+		Pool: "web", Mode: "auto", Address: "10.0.0.1", MTU: 1450, Blocks: []string{"10.91.0.0/26"}, Problems: []api.PoolProblem{},
 		Nodes: []api.ClusterNode{
 			{
 				ID: "n2", Name: "c2", Address: "10.0.0.2", Verified: verified, Probe: &api.ClusterProbe{Target: "10.0.0.2", Time: verified, Seconds: 0.000123},
@@ -98,7 +98,7 @@ func TestClusterStatusFails(t *testing.T) {
 			p.Nodes[1].Routes[0] = api.ClusterRoute{Block: "10.91.1.0/26", State: "refused", Reason: "no node"}
 		}, "10.91.1.0/26 of node c3 is refused: no node\n"},
 		"silent":   {func(p *api.ClusterPool) { p.Nodes[0].Probe.Error = "no answer within 1s" }, "node c2 does not reply at 10.0.0.2: no answer within 1s\n"},
-		"problems": {func(p *api.ClusterPool) { p.Problems = []api.ClusterProblem{{Problem: "store", Text: "5\x1b03"}} }, "problem (store): 5\\x1b03\n"},
+		"problems": {func(p *api.ClusterPool) { p.Problems = []api.PoolProblem{{Problem: "store", Text: "5\x1b03"}} }, "problem (store): 5\\x1b03\n"},
 	} {
 		p := spanned()
 		test.change(&p)

@@ -66,12 +66,7 @@ The exit code is 1 if a host does not reply to any request.`,
 		Example: `  allocnet cluster ping
   allocnet cluster ping c2 --count 20
   allocnet cluster ping --json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage(fmt.Errorf("got %d arguments: want one node, or none for all", len(args)))
-			}
-			return nil
-		},
+		Args:              wantArguments(0, 1, "one node, or none for all"),
 		ValidArgsFunction: s.completeFirst(p.nodeNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, s, args) },
 	}
@@ -91,8 +86,7 @@ func (p *ping) nodeNames(cmd *cobra.Command, _ []string, _ string) []string {
 			names = append(names, nodeName(n))
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return distinct(names)
 }
 
 func (p *ping) run(cmd *cobra.Command, s *settings, args []string) error {
@@ -134,8 +128,7 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 		}
 	}
 	if len(args) > 0 && len(results) == 0 {
-		slices.Sort(names)
-		return nil, usage(fmt.Errorf("no node %q has blocks of a pool whose network spans hosts: want one of %s", args[0], cmp.Or(strings.Join(slices.Compact(names), ", "), "none: no other host has any")))
+		return nil, usage(fmt.Errorf("no node %q has blocks of a pool whose network spans hosts: want one of %s", args[0], cmp.Or(strings.Join(distinct(names), ", "), "none: no other host has any")))
 	}
 	var group sync.WaitGroup
 	slots := make(chan struct{}, mostPinged)
@@ -152,7 +145,7 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 
 // isReplaced tells whether a host had the address of this one: it is there no more.
 func isReplaced(n api.ClusterNode) bool {
-	return !slices.ContainsFunc(n.Routes, func(r api.ClusterRoute) bool { return r.State != replaced })
+	return !slices.ContainsFunc(n.Routes, func(r api.ClusterRoute) bool { return r.State != api.RouteReplaced })
 }
 
 // pingOf returns where the requests to a host go. A host that is not to be asked has an error.
@@ -223,6 +216,5 @@ func printPings(w io.Writer, all []pingJSON) error {
 	if err := table.print(w, false); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, lines(remarks))
-	return err
+	return printLines(w, remarks...)
 }

@@ -96,7 +96,7 @@ func (p clusterPool) healthy() bool {
 			return false
 		}
 		for _, r := range n.Routes {
-			if r.State != installed && r.State != replaced {
+			if !r.IsRight() {
 				return false
 			}
 		}
@@ -104,17 +104,8 @@ func (p clusterPool) healthy() bool {
 	return len(p.Problems) == 0
 }
 
-const (
-	// installed is the state of a route that the kernel has.
-	installed = "installed"
-	// replaced is the state of a block whose host had this host's address.
-	replaced = "replaced"
-	// unrouted is the problem that some are not, which their reasons say.
-	unrouted = "unrouted"
-)
-
 func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
-	if _, err := io.WriteString(w, lines([]string{p.summary()})); err != nil {
+	if err := printLines(w, p.summary()); err != nil {
 		return err
 	}
 	table, remarks := newTable("NODE", "ADDRESS", "BLOCKS", "VIA", "DEVICE", "MODE", "STATE", "PROBE", "VERIFIED"), []string(nil)
@@ -135,12 +126,11 @@ func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
 		}
 	}
 	for _, problem := range p.Problems {
-		if problem.Problem != unrouted {
+		if problem.Problem != api.ProblemUnrouted {
 			remarks = append(remarks, fmt.Sprintf("problem (%s): %s", problem.Problem, problem.Text))
 		}
 	}
-	_, err := io.WriteString(w, lines(remarks))
-	return err
+	return printLines(w, remarks...)
 }
 
 // summary describes this host.
@@ -176,9 +166,9 @@ func nodeRow(n api.ClusterNode, group []api.ClusterRoute, now time.Time) []cell 
 	}
 	state := coloured(red, first.State)
 	switch first.State {
-	case installed:
+	case api.RouteInstalled:
 		state.colour = green
-	case replaced:
+	case api.RouteReplaced:
 		state.colour = ""
 	}
 	return []cell{

@@ -34,6 +34,12 @@ func (s *settings) completion(values complete) cobra.CompletionFunc {
 	}
 }
 
+// distinct returns the values in their order, each once.
+func distinct(values []string) []string {
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
 // completeFirst completes the first argument of a command.
 func (s *settings) completeFirst(values complete) cobra.CompletionFunc {
 	return s.completion(func(cmd *cobra.Command, args []string, word string) []string {
@@ -111,8 +117,7 @@ func (s *settings) identities(of func(*hook.Allocation) string) complete {
 				values = append(values, value)
 			}
 		}
-		slices.Sort(values)
-		return slices.Compact(values)
+		return distinct(values)
 	}
 }
 
@@ -161,8 +166,7 @@ func portLabels(cmd *cobra.Command, _ []string, _ string) []string {
 			}
 		}
 	}
-	slices.Sort(labels)
-	return slices.Compact(labels)
+	return distinct(labels)
 }
 
 // networkNames returns the networks of the CNI configuration directories.

@@ -27,14 +27,10 @@ import (
 )
 
 func newConf(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
+	return withCommands(&cobra.Command{
 		Use:   "conf",
 		Short: "Make network configurations",
-		Args:  knownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newConfGenerate(s))
-	return cmd
+	}, newConfGenerate(s))
 }
 
 // generation are the flags of conf generate.
@@ -82,12 +78,7 @@ if it differs.`,
 		Example: `  allocnet conf generate web
   allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc
   allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc --check`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage(fmt.Errorf("got %d arguments: want the name of the main network", len(args)))
-			}
-			return nil
-		},
+		Args:              wantArguments(1, 1, "the name of the main network"),
 		ValidArgsFunction: s.completeFirst(s.networkNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agentChosen = cmd.Flags().Changed("job-networks")

@@ -119,8 +119,7 @@ func (d *display) print(w io.Writer, t terminal, v view, parsed *template.Templa
 	case parsed != nil:
 		return printTemplate(w, parsed, v.json)
 	case d.quiet:
-		_, err := io.WriteString(w, lines(v.names))
-		return err
+		return printLines(w, v.names...)
 	case asJSON:
 		return printJSON(w, v.json)
 	}
@@ -150,11 +149,12 @@ func printTemplate(w io.Writer, parsed *template.Template, value any) error {
 	return err
 }
 
-// lines returns texts, escaped, each in a line.
-func lines(texts []string) string {
+// printLines prints texts, escaped, each in a line.
+func printLines(w io.Writer, texts ...string) error {
 	var b strings.Builder
 	for _, s := range texts {
 		b.WriteString(printable(s) + "\n")
 	}
-	return b.String()
+	_, err := io.WriteString(w, b.String())
+	return err
 }

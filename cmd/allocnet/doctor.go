@@ -4,10 +4,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -46,10 +46,7 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 			} else {
 				err = printReport(cmd.OutOrStdout(), report)
 			}
-			if err == nil && !report.Healthy() {
-				return &exitError{code: exitFailed}
-			}
-			return err
+			return cmp.Or(err, unhealthy(report.Healthy()))
 		},
 	}
 }
@@ -104,16 +101,17 @@ func poolSource(c *ipam.Config) (doctor.PoolSource, error) {
 }
 
 func printReport(w io.Writer, r *doctor.Report) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Pools) > 0 {
-		_, _ = fmt.Fprintln(table, "NETWORK\tFAMILY\tADDRESSES USED\tOF") // Flush reports
+		table := newTable("NETWORK", "FAMILY", "ADDRESSES USED", "OF")
 		for _, p := range r.Pools {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", printable(p.Network), p.Family, p.Used, p.Total)
+			table.add(p.Network, p.Family, fmt.Sprint(p.Used), p.Total.String())
 		}
-		_, _ = fmt.Fprintln(table)
-	}
-	if err := table.Flush(); err != nil {
-		return err
+		if err := table.print(w, false); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
 	}
 	return printFindings(w, r.Findings)
 }

@@ -36,10 +36,8 @@ import (
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/local"
 	"github.com/allocnet/allocnet/ipam/reserved"
-	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/nomad/rest"
 	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/route"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -78,11 +76,8 @@ var outcomes = map[string]struct {
 	"cmd/allocnet.exitError":                  {&exitError{code: 7}, outcome{7, 500, 999}},
 	"cniconf.BrokenFile":                      {cniconf.BrokenFile{Err: errors.New("x")}, failed},
 	"cniconf.ErrNoDir":                        {cniconf.ErrNoDir, refused},
-	"cniconf.AddressError":                    {&cniconf.AddressError{}, refused},
 	"cniconf.MissingMasterError":              {&cniconf.MissingMasterError{}, refused},
 	"cniconf.MissingPluginError":              {&cniconf.MissingPluginError{}, refused},
-	"cniconf.NameError":                       {&cniconf.NameError{}, refused},
-	"cniconf.NoMTUError":                      {&cniconf.NoMTUError{}, refused},
 	"cniconf.NotFoundError":                   {&cniconf.NotFoundError{}, refused},
 	"hook/internal/inspect.DamageError":       {&hook.DamageError{}, failed},
 	"hook.DamagedRecordError":                 {&hook.DamagedRecordError{}, failed},
@@ -127,14 +122,9 @@ var outcomes = map[string]struct {
 	"ipam/reserved.RefusedError":              {&reserved.RefusedError{}, refused},
 	"nomad/rest.Error":                        {&rest.Error{}, unavailable},
 	"nomad/rest.TokenError":                   {&rest.TokenError{}, refused},
-	"nomad.SelectionError":                    {&nomad.SelectionError{}, refused},
 	"policy.DeniedError":                      {&policy.DeniedError{}, refused},
-	"portmap.ConflictError":                   {&portmap.ConflictError{}, refused},
-	"portmap.InvalidPortError":                {&portmap.InvalidPortError{}, refused},
-	"portmap.UnknownLabelError":               {&portmap.UnknownLabelError{}, refused},
 	"route.ErrOverlap":                        {route.ErrOverlap, conflict},
 	"selection.Error":                         {&selection.Error{}, refused},
-	"selection.UnsupportedError":              {&selection.UnsupportedError{}, refused},
 	"state.AmbiguousIDError":                  {&state.AmbiguousIDError{}, refused},
 	"state.ErrAttaching":                      {state.ErrAttaching, unavailable},
 	"state.ErrLocked":                         {state.ErrLocked, unavailable},

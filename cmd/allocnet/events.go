@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +67,7 @@ func (f *eventsFlags) run(cmd *cobra.Command, s *settings) error {
 	out := cmd.OutOrStdout()
 	printEvent := json.NewEncoder(out).Encode
 	if !s.json {
-		lines := newEventLines(out)
+		lines := &eventLines{w: out, terminal: terminalOf(out)}
 		if err := lines.heading(); err != nil {
 			return err
 		}
@@ -93,8 +92,7 @@ func (s *settings) eventIDs(cmd *cobra.Command, _ []string, _ string) []string {
 			ids = append(ids, e.Allocation)
 		}
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return distinct(ids)
 }
 
 // eventLines prints events as they come: the widths of the columns are fixed.
@@ -104,8 +102,6 @@ type eventLines struct {
 	// date is that of the last event; a terminal shows the times of its day.
 	date string
 }
-
-func newEventLines(w io.Writer) *eventLines { return &eventLines{w: w, terminal: terminalOf(w)} }
 
 func (l *eventLines) heading() error {
 	heading := []string{"TIME", "EVENT", "ALLOCATION", "NETWORK", "CALLER", "TOOK"}
@@ -134,8 +130,7 @@ func (l *eventLines) print(e event.Event) error {
 }
 
 func (l *eventLines) cells(e event.Event) []cell {
-	name, shade := eventName(e)
-	texts := []string{e.Time.UTC().Format(time.RFC3339), name, orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), remarkOf(e)}
+	texts := []string{e.Time.UTC().Format(time.RFC3339), e.Name(), orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), remarkOf(e)}
 	if l.columns > 0 {
 		texts = texts[:len(texts)-1]
 		texts[0] = e.Time.Local().Format(time.TimeOnly)
@@ -150,7 +145,7 @@ func (l *eventLines) cells(e event.Event) []cell {
 			row[i].lines = wrap(printable(s), l.widths()[i])
 		}
 	}
-	row[1].colour = shade
+	row[1].colour = eventColour(e)
 	return row
 }
 
@@ -192,7 +187,7 @@ func (l *eventLines) remark(s string) error {
 func remarkOf(e event.Event) string {
 	remark := cmp.Or(e.Error, strings.Join(e.Missing, "; "))
 	if e.Operation == event.OpPool {
-		remark = strings.TrimSuffix(string(e.Reason)+": "+remark, ": ")
+		remark = strings.TrimSuffix(e.Reason+": "+remark, ": ")
 	}
 	for _, r := range e.RemovedBy {
 		remark += "; rules of its chains removed by " + r.String()
@@ -200,23 +195,14 @@ func remarkOf(e event.Event) string {
 	return remark
 }
 
-// eventNames have the words for operations and their outcomes.
-var eventNames = map[string]string{
-	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
-	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
-	"pool failed": "pool problem", "pool done": "pool recovered",
-}
-
-func eventName(e event.Event) (string, colour) {
-	plain := fmt.Sprintf("%s %s", e.Operation, e.Outcome)
-	name := cmp.Or(eventNames[fmt.Sprintf("%s %s", plain, e.Reason)], eventNames[plain], plain)
+func eventColour(e event.Event) colour {
 	switch {
 	case e.Outcome == "done" && e.Operation == "attach":
-		return name, green
+		return green
 	case e.Outcome == "done":
-		return name, ""
+		return ""
 	case e.Operation == "retry":
-		return name, yellow
+		return yellow
 	}
-	return name, red
+	return red
 }

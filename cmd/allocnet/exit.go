@@ -77,8 +77,7 @@ func report(stderr io.Writer, err error, asJSON bool) int {
 		return exitDone
 	}
 	code := exitCode(err)
-	var exit *exitError
-	if errors.As(err, &exit) && exit.err == nil {
+	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
 		return code
 	}
 	switch {
@@ -108,8 +107,7 @@ func printError(stderr io.Writer, text string) {
 }
 
 func exitCode(err error) int {
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code
 	}
 	return exitCodes[errdefs.Of(err)]

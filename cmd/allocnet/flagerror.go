@@ -23,12 +23,12 @@ var flagValues = map[string]string{
 
 // flagError says of a flag what would be right.
 func flagError(cmd *cobra.Command, err error) error {
-	if missing := (*pflag.NotExistError)(nil); errors.As(err, &missing) {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if like := flagsLike(cmd.Flags(), missing.GetSpecifiedName()); len(like) > 0 {
 			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
 		}
 	}
-	if value := (*pflag.InvalidValueError)(nil); errors.As(err, &value) {
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		err = valueError("--"+value.GetFlag().Name+" "+fmt.Sprintf("%q", value.GetValue()), value)
 	}
 	return usage(fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath()))

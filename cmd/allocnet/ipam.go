@@ -26,17 +26,13 @@ import (
 )
 
 func newIPAM(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
+	return withCommands(&cobra.Command{
 		Use:   "ipam",
 		Short: "Show and change the address pools of allocnet-ipam",
 		Long: `Show and change the pools of allocnet-ipam that the networks of the CNI configuration
 directories use. The store is the one that the plugin uses: that of the block ipam in the
 directory configDir of the pool.`,
-		Args: knownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newIPAMShow(s), newIPAMCheck(s), newIPAMRelease(s), newIPAMReserve(s), newIPAMUnreserve(s))
-	return cmd
+	}, newIPAMShow(s), newIPAMCheck(s), newIPAMRelease(s), newIPAMReserve(s), newIPAMUnreserve(s))
 }
 
 // sharedPool is a pool of allocnet-ipam; see package pool.
@@ -130,9 +126,4 @@ func (s *settings) poolNames(*cobra.Command, []string, string) []string {
 }
 
 // atMostOnePool is the argument check of commands for one pool or all.
-func atMostOnePool(_ *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return usage(fmt.Errorf("got %d arguments: want one pool, or none for all", len(args)))
-	}
-	return nil
-}
+var atMostOnePool = wantArguments(0, 1, "one pool, or none for all")

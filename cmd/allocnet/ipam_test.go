@@ -96,8 +96,8 @@ func TestIPAMShowMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := a.show(t.Context())
-	if want := "pool vlan100, store file, mode auto, blocks /26 and /122\n  VXLAN 7, UDP port 4789\n"; err != nil || !strings.HasPrefix(lines(p.summary()), want) {
-		t.Errorf("%v, %q, want %q", err, lines(p.summary()), want)
+	if want := "pool vlan100, store file, mode auto, blocks /26 and /122\n  VXLAN 7, UDP port 4789\n"; err != nil || !strings.HasPrefix(strings.Join(p.summary(), "\n"), want) {
+		t.Errorf("%v, %q, want %q", err, p.summary(), want)
 	}
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -68,10 +69,7 @@ func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
 	} else {
 		err = printFindings(cmd.OutOrStdout(), r.Findings)
 	}
-	if err == nil && !r.Healthy() {
-		err = &exitError{code: exitFailed}
-	}
-	return err
+	return cmp.Or(err, unhealthy(r.Healthy()))
 }
 
 func brokenPool(name string, err error, fix string) doctor.Finding {

@@ -166,8 +166,7 @@ func (r *release) find(ctx context.Context, opened []poolAccess) (id string, fou
 			found = append(found, p)
 		}
 	}
-	slices.Sort(ids)
-	if ids = slices.Compact(ids); len(ids) > 1 {
+	if ids = distinct(ids); len(ids) > 1 {
 		return "", nil, usage(fmt.Errorf("--node %q: is the name of the nodes %s: want an ID", r.node, strings.Join(ids, ", ")))
 	}
 	return cmp.Or(strings.Join(ids, ""), r.node), found, nil

@@ -85,12 +85,8 @@ allocation has stays its own until the allocation ends.`,
 	}
 }
 
-func poolAndAddress(_ *cobra.Command, args []string) error {
-	if len(args) != 2 {
-		return usage(fmt.Errorf("got %d arguments: want a pool and an address", len(args)))
-	}
-	return nil
-}
+// poolAndAddress is the argument check of the commands on a reserved address.
+var poolAndAddress = wantArguments(2, 2, "a pool and an address")
 
 // reserved returns the pool and the reserved address that the arguments name.
 func (s *settings) reserved(args []string) (poolAccess, netip.Addr, error) {

@@ -231,10 +231,9 @@ func printPools(w io.Writer, t terminal, all []poolJSON) error {
 
 func (p poolJSON) print(w io.Writer, t terminal) error {
 	if p.Store == "" {
-		_, err := io.WriteString(w, lines([]string{"pool " + p.Pool + " cannot be used: " + p.Error}))
-		return err
+		return printLines(w, "pool "+p.Pool+" cannot be used: "+p.Error)
 	}
-	if _, err := io.WriteString(w, lines(p.summary())); err != nil {
+	if err := printLines(w, p.summary()...); err != nil {
 		return err
 	}
 	families := newTable("FAMILY", "BLOCKS CLAIMED", "OF", "USED HERE", "COOLING", "FREE")
@@ -252,8 +251,7 @@ func (p poolJSON) print(w io.Writer, t terminal) error {
 	if p.Error == "" {
 		return nil
 	}
-	_, err := io.WriteString(w, lines([]string{"the blocks of other hosts are not known: " + p.Error}))
-	return err
+	return printLines(w, "the blocks of other hosts are not known: "+p.Error)
 }
 
 // summary describes the configuration, in one line and one for each range.

@@ -29,12 +29,7 @@ func newMan() *cobra.Command {
 		Long: `Write the man pages into the directories man1, man5 and man8 of DIR. The pages have
 the date of SOURCE_DATE_EPOCH, if it is set.`,
 		Example: `  allocnet man /usr/local/share/man`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage(fmt.Errorf("got %d arguments: want one directory", len(args)))
-			}
-			return nil
-		},
+		Args:    wantArguments(1, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			date, err := manDate()
 			if err != nil {

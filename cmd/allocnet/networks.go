@@ -116,12 +116,7 @@ func newNetworks(s *settings) *cobra.Command {
   allocnet networks web
   allocnet networks --namespace prod -q
   allocnet networks --conf-dir /etc/cni/net.d --json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage(fmt.Errorf("got %d arguments: want one network or none", len(args)))
-			}
-			return nil
-		},
+		Args:              wantArguments(0, 1, "one network or none"),
 		ValidArgsFunction: s.completeFirst(s.networkNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
@@ -179,8 +174,7 @@ func printCatalog(w io.Writer, t terminal, all catalogJSON) error {
 	if err := table.print(w, t.colours); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, lines(remarks))
-	return err
+	return printLines(w, remarks...)
 }
 
 func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {

@@ -79,8 +79,7 @@ func printAllocations(w io.Writer, t terminal, allocations []*hook.Allocation, s
 	if len(allocations) == 1 {
 		found = append(describeDNS(allocations[0]), found...)
 	}
-	_, err := io.WriteString(w, lines(found))
-	return err
+	return printLines(w, found...)
 }
 
 // describeDNS returns a line with the selected DNS of an allocation that has any.

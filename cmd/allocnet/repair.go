@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -75,8 +74,7 @@ func repair(cmd *cobra.Command, s *settings, ids []string, mode hook.RepairMode)
 			return err
 		}
 	}
-	slices.Sort(ids) // the same one twice would find itself locked
-	ids = slices.Compact(ids)
+	ids = distinct(ids) // the same one twice would find itself locked
 	var drifts []hook.Drift
 	s.meanwhile(cmd.ErrOrStderr(), "comparing the allocations with the host", func() {
 		drifts, err = engine.RepairAttachments(cmd.Context(), hook.RepairRequest{IDs: ids, Mode: mode})
@@ -149,8 +147,7 @@ func allocationsOf(drifts []hook.Drift) []string {
 	for i, d := range drifts {
 		ids[i] = d.Allocation
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return distinct(ids)
 }
 
 // leastRoom is a width to which texts are not broken: the table is too wide for the terminal anyway.

@@ -114,11 +114,9 @@ func newRoot(s *settings) *cobra.Command {
 		Version:       version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          knownCommand,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.Join(requireOne(cmd), s.requireStateDir(cmd), fromEnvironment(cmd.Flags()))
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate(ownVersion().String())
@@ -138,6 +136,7 @@ func newRoot(s *settings) *cobra.Command {
 
 // addCommands adds the commands, in the groups of the help text.
 func (s *settings) addCommands(root *cobra.Command) {
+	withCommands(root, newRetry(s))
 	for _, group := range []struct {
 		id, title string
 		commands  []*cobra.Command
@@ -156,7 +155,6 @@ func (s *settings) addCommands(root *cobra.Command) {
 	}
 	root.SetCompletionCommandGroupID("program")
 	root.SetHelpCommandGroupID("program")
-	root.AddCommand(newRetry(s))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, command := range root.Commands() {
@@ -164,9 +162,26 @@ func (s *settings) addCommands(root *cobra.Command) {
 		case "help":
 			command.Args = knownTopic
 		case "completion":
-			command.Args, command.RunE = knownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			withCommands(command)
 		}
 	}
+}
+
+// wantArguments is the argument check of a command that wants so many, which are described.
+func wantArguments(least, most int, want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usage(fmt.Errorf("got %d arguments: want %s", len(args), want))
+		}
+		return nil
+	}
+}
+
+// withCommands makes a command of those below it: without one it prints its help.
+func withCommands(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	cmd.Args, cmd.RunE = knownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(below...)
+	return cmd
 }
 
 // knownTopic is the argument check of help, whose arguments are the names of a command.
@@ -236,7 +251,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		if err := flags.Set(flag.Name, value); err != nil && failed == nil {
 			given := fmt.Sprintf("%s=%q", name, value)
 			failed = usage(fmt.Errorf("%s: %w", given, err))
-			if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+			if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 				failed = usage(valueError(given, invalid))
 			}
 		}
@@ -247,16 +262,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 func (s *settings) confDirs() []string { return filepath.SplitList(s.confDir) }
 
 // nomadConfDir is the directory that Nomad's client reads.
-func (s *settings) nomadConfDir() string { return cmp.Or(s.nomadDir, lastDir(s.confDirs())) }
-
-// lastDir is by convention the directory that Nomad's client reads: those before it are
-// allocnet's own.
-func lastDir(dirs []string) string {
-	if len(dirs) == 0 {
-		return ""
-	}
-	return dirs[len(dirs)-1]
-}
+func (s *settings) nomadConfDir() string { return cmp.Or(s.nomadDir, cniconf.NomadDir(s.confDirs())) }
 
 func (s *settings) pluginDirs() []string { return filepath.SplitList(s.pluginDir) }
 

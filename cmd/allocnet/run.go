@@ -86,8 +86,7 @@ func (s *settings) runIn(cmd *cobra.Command, engine *hook.Engine, shown *progres
 	outcome := runCommand(allocation, args, cmd.OutOrStdout(), cmd.ErrOrStderr(), signals)
 	if err := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID); err != nil {
 		err = fmt.Errorf("the command has ended, but: %w", err)
-		var exit *exitError
-		if errors.As(outcome, &exit) {
+		if exit, ok := errors.AsType[*exitError](outcome); ok {
 			return &exitError{exit.code, err}
 		}
 		return &exitError{exitRunFailed, err}

@@ -49,12 +49,7 @@ func newStatus(s *settings) *cobra.Command {
   allocnet status web-1 --json
   allocnet status --network storage --phase attached -q
   allocnet status -t '{{range .}}{{.id}}{{range .attachments}} {{.interface}}{{end}}{{"\n"}}{{end}}'`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage(fmt.Errorf("got %d arguments: want one ID or none", len(args)))
-			}
-			return nil
-		},
+		Args:              wantArguments(0, 1, "one ID or none"),
 		ValidArgsFunction: s.completeFirst(s.recordedIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}

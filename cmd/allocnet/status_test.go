@@ -284,7 +284,8 @@ func TestOutputIsEscaped(t *testing.T) {
 
 // TestJoinedErrors: a teardown that failed has the errors of DEL and of the forced cleanup.
 func TestJoinedErrors(t *testing.T) {
-	if got := lines([]string{errors.Join(errors.New("DEL failed"), errors.New("forced cleanup failed")).Error()}); got != "DEL failed; forced cleanup failed\n" {
-		t.Errorf("%q", got)
+	var got strings.Builder
+	if err := printLines(&got, errors.Join(errors.New("DEL failed"), errors.New("forced cleanup failed")).Error()); err != nil || got.String() != "DEL failed; forced cleanup failed\n" {
+		t.Errorf("%q", got.String())
 	}
 }

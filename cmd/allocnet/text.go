@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/internal/termtext"
@@ -18,27 +17,10 @@ func printable(s string) string { return termtext.Printable(s) }
 
 // wrap breaks a text into lines of a width: at spaces, and within words that are longer.
 func wrap(s string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(s) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width {
-			line += " " + word
-			continue
-		}
-		if line != "" {
-			lines = append(lines, line)
-		}
-		runes := []rune(word)
-		for len(runes) > width {
-			lines = append(lines, string(runes[:width]))
-			runes = runes[width:]
-		}
-		line = string(runes)
+	if lines := termtext.Fill(strings.Fields(s), " ", width); len(lines) > 0 {
+		return lines
 	}
-	if line != "" || len(lines) == 0 {
-		lines = append(lines, line)
-	}
-	return lines
+	return []string{""}
 }
 
 // networksOf names the networks of an event, with the interface of an attachment, or its pool.

@@ -75,7 +75,7 @@ func (s *scene) storeFails(want bool) {
 			if err != nil {
 				return err
 			}
-			if fails := slices.ContainsFunc(pool.Problems, func(p api.ClusterProblem) bool { return p.Problem == "store" }); fails != want {
+			if fails := slices.ContainsFunc(pool.Problems, func(p api.PoolProblem) bool { return p.Problem == "store" }); fails != want {
 				err = fmt.Errorf("the problems are %+v", pool.Problems)
 			}
 			return err

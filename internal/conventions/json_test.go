@@ -29,6 +29,8 @@ var foreignKeys = map[string][]string{
 	"agent/api.Element": {"default-route", "cni-args", "infiniband-guid"},
 	// The CNI specification's GC.
 	"cmd/allocnet-cni.conf": {"cni.dev/valid-attachments"},
+	// The plugin vlan's.
+	"cniconf.Plugin": {"vlanId"},
 	// libcni's cache.
 	"cleanup.cached":            {"containerId"},
 	"hook/internal/cache.entry": {"containerId"},

@@ -61,8 +61,7 @@ func Ping(ctx context.Context, r Request) (time.Duration, error) {
 
 // unwrapped is the error of the system alone: net's repeats the addresses.
 func unwrapped(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
 	return err

@@ -66,8 +66,7 @@ func (t Text) Located(err error) error {
 		return fmt.Errorf("%s: %w", t.Path, err)
 	}
 	reason := Reason(err)
-	var typed *json.UnmarshalTypeError
-	if errors.As(err, &typed) && typed.Field != "" {
+	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typed.Field != "" {
 		reason = typed.Field + " " + reason
 	}
 	place := fmt.Sprintf("%s:%d", t.Path, t.Line+line-1)

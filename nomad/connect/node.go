@@ -117,8 +117,7 @@ func (c *nodeCache) ask(ctx context.Context) (node, error) {
 
 // storeError is the error of a request, for those who handle the errors of a store.
 func storeError(err error) error {
-	var answer *rest.Error
-	if errors.As(err, &answer) && answer.Status != http.StatusForbidden {
+	if answer, ok := errors.AsType[*rest.Error](err); ok && answer.Status != http.StatusForbidden {
 		return fmt.Errorf("%w: %w", ipam.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w; the token needs a policy with: %s", ipam.ErrRefused, err, policy)

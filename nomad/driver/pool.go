@@ -4,7 +4,6 @@
 package driver
 
 import (
-	"encoding/json"
 	"math"
 	"math/big"
 	"strings"
@@ -55,12 +54,9 @@ func (p pool) free() (int, error) {
 
 // configuredMTU returns the mtu of the first plugin that configures one, or 0.
 func configuredMTU(n *cniconf.Network) int {
-	for _, p := range n.List.Plugins {
-		var conf struct {
-			MTU int `json:"mtu"`
-		}
-		if json.Unmarshal(p.Bytes, &conf) == nil && conf.MTU > 0 {
-			return conf.MTU
+	for _, p := range n.Chain() {
+		if p.MTU > 0 {
+			return p.MTU
 		}
 	}
 	return 0

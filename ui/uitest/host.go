@@ -102,7 +102,7 @@ func cluster(now time.Time) api.Cluster {
 		return api.ClusterRoute{Block: block, Via: "192.0.2.12", Device: "eth0", Mode: "routed", State: state}
 	}
 	return api.Cluster{Pools: []api.ClusterPool{{
-		Pool: "web", Mode: "auto", Address: "192.0.2.11", MTU: 1450, Blocks: []string{"10.91.0.0/26", "10.91.0.64/26"}, Listed: now, Applied: now.Add(-3 * time.Second), Problems: []api.ClusterProblem{},
+		Pool: "web", Mode: "auto", Address: "192.0.2.11", MTU: 1450, Blocks: []string{"10.91.0.0/26", "10.91.0.64/26"}, Listed: now, Applied: now.Add(-3 * time.Second), Problems: []api.PoolProblem{},
 		Nodes: []api.ClusterNode{
 			{ID: "n2", Name: "client-2", Address: "192.0.2.12", Verified: now.Add(-30 * time.Second), Routes: []api.ClusterRoute{route("10.91.0.128/26", "installed", "")}, Probe: &api.ClusterProbe{Target: "192.0.2.12", Time: now, Seconds: 0.00042}},
 			{ID: "n3", Name: "client-3", Address: "192.0.2.13", Verified: now.Add(-30 * time.Second), Routes: []api.ClusterRoute{route("10.91.0.192/26", "installed", ""), route("10.91.1.0/26", "conflict", "another program has a route to 10.91.1.0/26 by eth1")}, Probe: &api.ClusterProbe{Target: "192.0.2.13", Time: now, Error: "no answer within 1s"}},

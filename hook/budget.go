@@ -69,11 +69,13 @@ func (e *Engine) cleaning(ctx context.Context) (context.Context, context.CancelF
 	cause := fmt.Errorf("forced cleanup was not done within %s: %w", round(limit), context.DeadlineExceeded)
 	limited, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, cause)
 	cancelled, cancel := context.WithCancelCause(limited)
-	ignore := context.AfterFunc(ctx, func() {
+	follow := func() {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			cancel(context.Cause(ctx))
 		}
-	})
+	}
+	follow() // AfterFunc calls it later, also when ctx has ended
+	ignore := context.AfterFunc(ctx, follow)
 	return cancelled, func() {
 		ignore()
 		cancel(nil)

@@ -91,7 +91,8 @@ func (m *memory) network(t *testing.T, name string, plugins ...string) {
 
 // fakeExec records the calls of plugins. By itself the first ADD of a chain puts an
 // interface with an address into the namespace, whose other end is veth0000000a unless the
-// plugin is ipvlan, DEL removes it, and every other call succeeds.
+// plugin is ipvlan, DEL removes it, and every other call succeeds. What is called after
+// its context has ended fails with the cause.
 type fakeExec struct {
 	version.PluginDecoder
 	namespaces *fakeNamespaces
@@ -148,6 +149,9 @@ func (x *fakeExec) FindInPath(plugin string, dirs []string) (string, error) {
 }
 
 func (x *fakeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	if err := context.Cause(ctx); err != nil { // no process is started then
+		return nil, err
+	}
 	c := newFakeCall(path, stdin, environ)
 	x.mu.Lock()
 	x.calls = append(x.calls, c)

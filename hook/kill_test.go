@@ -268,10 +268,13 @@ func (w *world) count(c fakeCall) {
 	}
 }
 
-// Clean removes what the suspects left, as package cleanup does.
-func (w *world) Clean(_ context.Context, leftovers []state.Leftover) []error {
+// Clean removes what the suspects left, as package cleanup does, and ends with its context.
+func (w *world) Clean(ctx context.Context, leftovers []state.Leftover) []error {
 	errs := make([]error, len(leftovers))
 	for i, l := range leftovers {
+		if errs[i] = context.Cause(ctx); errs[i] != nil {
+			continue
+		}
 		for _, s := range l.Suspects {
 			errs[i] = errors.Join(errs[i], w.killer.effect("clean "+s.Attachment.Interface, func() error { return w.force(l.Allocation, s) }))
 		}

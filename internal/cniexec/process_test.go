@@ -168,8 +168,11 @@ func TestProcessGroup(t *testing.T) {
 	if err := <-ended; !errors.Is(err, gaveUp) {
 		t.Errorf("%v, want %v", err, gaveUp)
 	}
-	for alive(pid) {
-		time.Sleep(time.Millisecond)
+	for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			t.Fatal("a process that the plugin started runs 10 s after the call ended")
+		}
 	}
 }
 

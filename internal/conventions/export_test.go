@@ -21,8 +21,9 @@ var called = map[string]string{
 	"agent/api.CodeFailed": "clients of the agent compare with its codes",
 	".Error":               "error", ".Is": "errors.Is", ".Unwrap": "errors.Is",
 	".String": "fmt.Stringer", ".UnmarshalJSON": "encoding/json", ".UnmarshalText": "encoding.TextUnmarshaler",
-	".FindInPath": "invoke.Exec of libcni",
-	".Reserve":    "host-local's Store", ".LastReservedIP": "host-local's Store",
+	".FindInPath":                   "invoke.Exec of libcni",
+	"tools/nomad/discover.Discover": "Nomad",
+	".Reserve":                      "host-local's Store", ".LastReservedIP": "host-local's Store",
 }
 
 // exports are the exported names of packages, as "folder.Name" or "folder.Type.Method",

@@ -100,8 +100,12 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 
 // addByChain runs ADD. What plugins change of bridges that were there is as before then.
 func (o *operation) addByChain(ctx context.Context, c *chain, conf *libcni.RuntimeConf) (result types.Result, err error) {
+	list, err := withoutForce(c.list)
+	if err != nil {
+		return nil, err
+	}
 	add := func() (err error) {
-		result, err = c.cni.AddNetworkList(ctx, c.list, conf)
+		result, err = c.cni.AddNetworkList(ctx, list, conf)
 		return err
 	}
 	if c.changes != nil {
@@ -109,7 +113,7 @@ func (o *operation) addByChain(ctx context.Context, c *chain, conf *libcni.Runti
 	} else {
 		err = o.keepBridges(ctx, c.list, add)
 	}
-	return result, err
+	return result, explainForce(c.list, err)
 }
 
 // guardLoopback does what is done in process, before the plugin portmap sets route_localnet. A host on which nothing can guard

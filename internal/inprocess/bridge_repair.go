@@ -188,9 +188,7 @@ func (conf *bridgeConfig) repairGateway(r *Repair, bridge *netlink.Bridge, gatew
 		}
 	}
 	what := fmt.Sprintf("address %s of %s", gateway.String(), conf.gatewayLink())
-	gentle := *conf
-	gentle.ForceAddress = false // ADD may remove another address; a repair never does
-	return r.ensure(what, func() error { return gentle.addGateway(bridge, gateway, &current.Result{}) })
+	return r.ensure(what, func() error { return conf.addGateway(bridge, gateway, &current.Result{}) })
 }
 
 // repairVLANPort makes the port for the VLAN that exists a port of the bridge again.

@@ -75,7 +75,11 @@ func (e *Engine) inspect(r state.Record) ([]Checked, error) {
 			continue
 		}
 		c := Checked{Network: a.Network, Interface: a.Interface, Skipped: notAsked}
-		o.setOutcome(&c, a, compareNamespace(ns, a, interfaces, routes))
+		err := compareNamespace(ns, a, interfaces, routes)
+		if moved := o.moved(a, interfaces); err != nil && moved != nil {
+			c.Skipped, err = moved.Error(), nil
+		}
+		o.setOutcome(&c, a, err)
 		checked = append(checked, c)
 	}
 	return checked, o.checkNamespace(interfaces, routes)

@@ -13,7 +13,7 @@ import (
 )
 
 // Missing is the phase of an attachment that is attached on record, and whose namespace or interface is
-// gone. No record has it.
+// gone, unless a task has moved the interface. No record has it.
 const Missing state.Phase = "missing"
 
 // What an attachment in the phase Missing lacks.
@@ -61,13 +61,14 @@ func (e *Engine) missing(r state.Record) map[string]string {
 	if err != nil && !errors.Is(err, netns.ErrMissing) {
 		return nil
 	}
+	o := &operation{Engine: e, record: r}
 	gone := map[string]string{}
 	for _, a := range r.Attachments {
 		if !isComplete(a) || indexOf(present, a.Interface) >= 0 {
 			continue
 		}
 		seen, err := readStatus(a)
-		if what == namespaceGone || err != nil || hasInterface(a, seen) {
+		if what == namespaceGone || err != nil || hasInterface(a, seen) && o.moved(a, present) == nil {
 			gone[a.Interface] = what
 		}
 	}

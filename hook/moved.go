@@ -11,6 +11,7 @@ import (
 	types "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -31,17 +32,34 @@ func (o *operation) refuseMoved(a state.Attachment, present []netns.Interface) e
 	return o.refuseOtherNamespace(a)
 }
 
-// moved returns what proves that a task has moved an interface which is gone under its name: the attachment is not broken.
+// moved returns what proves that a task has moved an interface on purpose, which is gone under its name, or in whose place the task
+// has made a bridge of that name: the attachment is not broken.
 func (o *operation) moved(a state.Attachment, present []netns.Interface) error {
 	seen, err := readStatus(a)
 	end, endErr := hostEnd(a)
-	if err != nil || endErr != nil || indexOf(present, a.Interface) >= 0 {
+	at := indexOf(present, a.Interface)
+	if err != nil || endErr != nil || a.FormerResult != nil || at >= 0 && present[at].Kind != "bridge" {
 		return nil //nolint:nilerr // without a record nothing proves it
 	}
 	if err := o.movedTo(a, seen, present); err != nil || end == nil {
 		return err
 	}
 	return o.refuseEnd(a, end)
+}
+
+// spareMoved makes what seems broken of an interface no damage if something proves that a task has moved it. A caller that
+// attaches again is told why it does not.
+func (p *repairing) spareMoved(ns Namespace) {
+	if len(p.Unrepairable) == 0 && p.Err == nil || p.reattaches {
+		return
+	}
+	present, err := ns.Interfaces()
+	if err != nil { // it stays broken, which another look has to confirm
+		return
+	}
+	if moved := p.operation.moved(*p.attachment(), present); moved != nil {
+		p.moved, p.Repair = moved.Error(), inprocess.Repair{DryRun: true}
+	}
 }
 
 // movedTo returns an error that names the interface of the namespace which has the addresses or the MAC of an attachment's.

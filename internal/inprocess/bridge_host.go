@@ -164,7 +164,7 @@ func ensureAddress(link netlink.Link, address net.IPNet) error {
 	if address.IP.To4() != nil {
 		family = netlink.FAMILY_V4
 	}
-	existing, err := netlinksafe.AddrList(link, family)
+	existing, err := addressesOf(link, family)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("could not get list of IP addresses: %w", err)
 	}

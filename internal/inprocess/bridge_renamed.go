@@ -38,7 +38,7 @@ func (conf *bridgeConfig) where(c *call, result *current.Result, port netlink.Li
 	if err != nil {
 		return nil, err
 	}
-	present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	present, err := addressesOf(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}

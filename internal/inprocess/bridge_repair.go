@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
@@ -179,7 +178,7 @@ func (conf *bridgeConfig) repairGateway(r *Repair, bridge *netlink.Bridge, gatew
 		return err
 	}
 	if link != nil {
-		present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+		present, err := addressesOf(link, netlink.FAMILY_ALL)
 		if err != nil {
 			return err
 		}
@@ -255,7 +254,7 @@ func repairVLANs(r *Repair, port netlink.Link, vlan int, trunk []uint16) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	ports, err := netlinksafe.BridgeVlanList()
+	ports, err := netns.Whole(netlink.BridgeVlanList)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
@@ -70,7 +69,7 @@ func (c *call) renamedEnd(number int) (netlink.Link, error) {
 	if err != nil || inside == nil || number < 0 {
 		return nil, err
 	}
-	links, err := netlinksafe.LinkList()
+	links, err := netns.Whole(netlink.LinkList)
 	return endOf(links, number, inside.Attrs().Index), err
 }
 

@@ -76,7 +76,7 @@ func addHostAddress(link netlink.Link, address *net.IPNet) error {
 }
 
 func globalAddresses(link netlink.Link) ([]net.IPNet, error) {
-	found, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	found, err := addressesOf(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/utils"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // macvlanConfig is the configuration of the macvlan plugin.
@@ -85,7 +87,7 @@ func (conf *macvlanConfig) atMaster(netns string, f func() error) error {
 
 // defaultRouteLink returns the name of the link of the first default route.
 func defaultRouteLink() (string, error) {
-	routes, err := netlinksafe.RouteList(nil, netlink.FAMILY_ALL)
+	routes, err := netns.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return "", err
 	}

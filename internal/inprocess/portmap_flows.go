@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // forgetFlows deletes the UDP flows to the published ports of the host: as long as they exist, they go
@@ -22,7 +24,7 @@ func (conf *portmapConfig) forgetFlows(v4 bool) error {
 	if !slices.ContainsFunc(conf.RuntimeConfig.PortMappings, portMapping.isUDP) {
 		return nil
 	}
-	addresses, err := netlink.AddrList(nil, int(family))
+	addresses, err := addressesOf(nil, int(family))
 	if err != nil {
 		return err
 	}
@@ -30,7 +32,9 @@ func (conf *portmapConfig) forgetFlows(v4 bool) error {
 	for _, address := range addresses {
 		own = append(own, address.IP)
 	}
-	_, err = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, publishedFlows{conf.RuntimeConfig.PortMappings, own})
+	_, err = netns.Whole(func() (uint, error) {
+		return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, publishedFlows{conf.RuntimeConfig.PortMappings, own})
+	})
 	return err
 }
 

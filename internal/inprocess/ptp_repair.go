@@ -11,7 +11,6 @@ import (
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -78,7 +77,7 @@ func (c *call) repairHostEnd(host netlink.Link, result *current.Result) error {
 	if err := c.repair.ensureUp(host); err != nil {
 		return err
 	}
-	addresses, err := netlinksafe.AddrList(host, netlink.FAMILY_ALL)
+	addresses, err := addressesOf(host, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // link is a link to remove, in the namespace at a path.
@@ -162,7 +164,7 @@ func refuseOthers(group int, links []netlink.Link) error {
 	for _, link := range links {
 		ours[link.Attrs().Index] = true
 	}
-	all, err := netlinksafe.LinkList()
+	all, err := netns.Whole(netlink.LinkList)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (c *call) refuseMoved(link netlink.Link, result *current.Result) error {
 	if master := link.Attrs().MasterIndex; master != 0 {
 		return fmt.Errorf("%s is a port of %s, and something of it is missing: a task has moved it, so nothing inside is repaired", c.ifName, linkName(master))
 	}
-	links, err := netlinksafe.LinkList()
+	links, err := netns.Whole(netlink.LinkList)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (c *call) refuseMoved(link netlink.Link, result *current.Result) error {
 		if !c.hasMAC(link, result) && c.hasMAC(other, result) {
 			return fmt.Errorf("%s has the MAC of %s: a task has moved it, so nothing inside is repaired", other.Attrs().Name, c.ifName)
 		}
-		present, err := netlinksafe.AddrList(other, netlink.FAMILY_ALL)
+		present, err := addressesOf(other, netlink.FAMILY_ALL)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func linkName(index int) string {
 // skipSearch has the kernel not look for duplicates of the IPv6 addresses that an interface has, which
 // is down: it would when the interface is set up.
 func (c *call) skipSearch(link netlink.Link, result *current.Result) error {
-	present, err := netlinksafe.AddrList(link, netlink.FAMILY_V6)
+	present, err := addressesOf(link, netlink.FAMILY_V6)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (c *call) awaitAccepted(link netlink.Link, result *current.Result) error {
 		if err != nil {
 			return err
 		}
-		present, err := netlinksafe.AddrList(link, netlink.FAMILY_V6)
+		present, err := addressesOf(link, netlink.FAMILY_V6)
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (c *call) own(result *current.Result) []*current.IPConfig {
 // lacking returns the addresses of the result that the interface lacks. IPv6 that is off was
 // switched off on purpose.
 func (c *call) lacking(link netlink.Link, result *current.Result) ([]net.IPNet, error) {
-	present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	present, err := addressesOf(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ type network struct {
 	by string
 	// hairpin is whether a bridge returns packets to the port that they came from.
 	hairpin bool
+	// isolated is whether firewall keeps the ports of a bridge apart, and apart whether the bridge does.
+	isolated, apart bool
 	// unmasqueraded is whether ports are published to the allocations of a bridge without masquerading connections of
 	// their neighbours.
 	unmasqueraded bool
@@ -51,6 +53,9 @@ type pluginConf struct {
 	// Conditions of portmap.
 	ConditionsV4 []string `json:"conditionsV4"`
 	ConditionsV6 []string `json:"conditionsV6"`
+	// IngressPolicy is firewall's, and PortIsolation bridge's.
+	IngressPolicy string `json:"ingressPolicy"`
+	PortIsolation bool   `json:"portIsolation"`
 }
 
 // answersDirectly tells whether an allocation's answers to its neighbours on a bridge do not come back by the host.
@@ -115,7 +120,8 @@ func describe(n *cniconf.Network) network {
 			continue
 		}
 		d.routed = d.routed || conf.IsGateway || conf.IsDefault || conf.IPMasq || conf.Type == "ptp" || conf.Type == "portmap"
-		d.hairpin = d.hairpin || conf.Hairpin
+		d.hairpin, d.apart = d.hairpin || conf.Hairpin, d.apart || conf.PortIsolation
+		d.isolated = d.isolated || conf.Type == "firewall" && conf.IngressPolicy == "isolated"
 		d.unmasqueraded = d.unmasqueraded || len(d.bridges) > 0 && conf.answersDirectly()
 		if conf.Type == "portmap" && conf.Backend == "nftables" {
 			d.filtered, d.conditions = true, strings.Join(slices.Concat(conf.ConditionsV4, conf.ConditionsV6), " ")

@@ -6,6 +6,8 @@ package cleanup
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
@@ -49,12 +51,51 @@ func QueryLive(ctx context.Context, sources ...Source) (Live, error) {
 // shortID is the number of characters of an ID of Nomad that its tables show.
 const shortID = 8
 
-// listed returns which source lists an allocation. The first characters of an ID of Nomad are enough: a list that was made of one of
-// its tables would otherwise have none of the living.
+// listed returns which source lists an allocation.
 func listed(live map[string]string, id string) string {
-	by := live[id]
-	for n := shortID; by == "" && n < len(id) && state.IsNomadID(id); n++ {
-		by = live[id[:n]]
+	for _, word := range wordsOf(id) {
+		if by := live[word]; by != "" {
+			return by
+		}
 	}
-	return by
+	return ""
+}
+
+// wordsOf returns by what a list names an allocation. The first characters of an ID of Nomad are enough: a list that was made of one
+// of its tables would otherwise have none of the living.
+func wordsOf(id string) []string {
+	words := []string{id}
+	for n := shortID; n < len(id) && state.IsNomadID(id); n++ {
+		words = append(words, id[:n])
+	}
+	return words
+}
+
+// Unrecognised returns the words of a list of live allocations that name none which is on record or has objects on the host. A
+// complete ID of Nomad is one of an allocation without networks. If all words are such and there are leaks, it is an error: the list
+// may be one of other things, and names none of the living.
+func (c *Collector) Unrecognised(ctx context.Context, words []string) ([]string, error) {
+	report, err := c.Examine(ctx, Scope{}, NoneLive)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := c.Store.IDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range report.Decisions {
+		ids = append(ids, d.Owner.Allocation)
+	}
+	named := map[string]bool{}
+	for _, id := range ids {
+		for _, word := range wordsOf(id) {
+			named[word] = true
+		}
+	}
+	unknown := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return named[word] || state.IsNomadID(word) })
+	if len(unknown) == len(words) && len(report.Leaked()) > 0 {
+		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("no ID of the list is known on this host: %s: want complete IDs of allocations, or the first %d characters of those of Nomad; if none lives, give no list: nothing is removed",
+			strings.Join(unknown[:min(len(unknown), 5)], ", "), shortID))
+	}
+	return unknown, nil
 }

@@ -34,6 +34,7 @@ func TestTransactionFails(t *testing.T) {
 		"a rule stays":              {listed: listing, refuse: func(text string) bool { return strings.Contains(text, jump) }, failed: 1},
 		"nothing can be changed":    {listed: listing, refuse: func(string) bool { return true }, failed: 4},
 		"nothing can be listed":     {listed: listing, errs: map[string]error{"iptables-nft-save": errFake}, refuse: func(string) bool { return true }, failed: 4},
+		"what is there is unknown":  {errs: map[string]error{"iptables-nft-save": errFake}, refuse: func(text string) bool { return strings.Contains(text, jump) }, failed: 4},
 		"tables that are not shown": {listed: incompatible, refuse: func(string) bool { return true }, failed: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +50,10 @@ func TestTransactionFails(t *testing.T) {
 			}
 			f.saved["iptables-nft"], f.refuse, f.errs = test.listed, test.refuse, test.errs
 			failures := found.remove(t.Context(), objects)
+			listings := slices.DeleteFunc(slices.Clone(f.calls), func(call string) bool { return call != "iptables-nft-save" })
+			if test.failed == 4 && len(listings) != 1+removalAttempts { // the first is that of the scan
+				t.Errorf("listed %d times", len(listings))
+			}
 			if len(objects) != 4 || len(failures) != test.failed {
 				t.Errorf("of %d objects failed %v, want %d of 4", len(objects), failures, test.failed)
 			}

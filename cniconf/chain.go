@@ -26,11 +26,14 @@ type Plugin struct {
 	IsDefaultGateway bool  `json:"isDefaultGateway"`
 	IPMasq           bool  `json:"ipMasq"`
 	HairpinMode      bool  `json:"hairpinMode"`
+	PortIsolation    bool  `json:"portIsolation"`
 	SNAT             *bool `json:"snat"`
 	// Backend and the conditions are those of the plugin portmap.
 	Backend      string   `json:"backend"`
 	ConditionsV4 []string `json:"conditionsV4"`
 	ConditionsV6 []string `json:"conditionsV6"`
+	// IngressPolicy is that of the plugin firewall.
+	IngressPolicy string `json:"ingressPolicy"`
 
 	IPAM     json.RawMessage `json:"ipam"`
 	ipamType string

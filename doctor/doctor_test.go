@@ -92,6 +92,12 @@ func TestSettings(t *testing.T) {
 	if got := examine(); !strings.Contains(got, "net.bridge.bridge-nf-call-iptables") {
 		t.Errorf("with nftables findings on %s", got)
 	}
+	for port, want := range map[string]string{"": "net.bridge.bridge-nf-call-iptables", `, "portIsolation": true`: ""} {
+		networks = load(t, map[string]string{"a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"` + port + `}, {"type": "firewall", "ingressPolicy": "isolated"}]}`})
+		if got := examine(); got != want {
+			t.Errorf("isolated%s: findings on %q", port, got)
+		}
+	}
 	networks = load(t, published)
 	if got := examine(); got != "" { // answers of a neighbour come back by the host
 		t.Errorf("with snat findings on %s, want none", got)

@@ -27,6 +27,8 @@ type network struct {
 	by string
 	// hairpin is whether a bridge returns packets to the port that they came from.
 	hairpin bool
+	// isolated is whether firewall keeps the ports of a bridge apart, and apart whether the bridge does.
+	isolated, apart bool
 	// unmasqueraded is whether ports are published to the allocations of a bridge without masquerading connections of
 	// their neighbours.
 	unmasqueraded bool
@@ -93,7 +95,8 @@ func describe(n *cniconf.Network) network {
 	d := network{Network: n}
 	for _, p := range n.Chain() {
 		d.routed = d.routed || p.IsGateway || p.IsDefaultGateway || p.IPMasq || p.Type == "ptp" || p.Type == "portmap"
-		d.hairpin = d.hairpin || p.HairpinMode
+		d.hairpin, d.apart = d.hairpin || p.HairpinMode, d.apart || p.PortIsolation
+		d.isolated = d.isolated || p.Type == "firewall" && p.IngressPolicy == "isolated"
 		d.unmasqueraded = d.unmasqueraded || len(d.bridges) > 0 && answersDirectly(p)
 		if p.Type == "portmap" && p.Backend == "nftables" {
 			d.filtered, d.conditions = true, strings.Join(slices.Concat(p.ConditionsV4, p.ConditionsV6), " ")

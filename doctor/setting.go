@@ -55,17 +55,23 @@ func bridgeFilter(r *Report, networks []network, read func(string) string) {
 	if read("net/bridge/bridge-nf-call-iptables") == "1" {
 		ownPorts(r, networks)
 	}
-	if !slices.ContainsFunc(networks, func(n network) bool { return n.unmasqueraded }) {
-		return
+	if slices.ContainsFunc(networks, func(n network) bool { return n.unmasqueraded }) {
+		unfiltered(r, "allocations on one bridge do not reach each other by published ports", read)
 	}
+	if slices.ContainsFunc(networks, func(n network) bool { return n.isolated && !n.apart }) {
+		unfiltered(r, "allocations on one bridge reach each other although their network has ingressPolicy isolated", read)
+	}
+}
+
+// unfiltered reports that iptables does not see what a bridge forwards, and what follows.
+func unfiltered(r *Report, so string, read func(string) string) {
 	for _, name := range []string{"iptables", "ip6tables"} {
 		switch read("net/bridge/bridge-nf-call-" + name) {
 		case "absent":
-			r.addWarning("br_netfilter", "is not loaded: allocations on one bridge do not reach each other by published ports", "modprobe br_netfilter")
+			r.addWarning("br_netfilter", "is not loaded: "+so, "modprobe br_netfilter")
 			return
 		case "0":
-			r.addWarning("net.bridge.bridge-nf-call-"+name, "is 0: allocations on one bridge do not reach each other by published ports",
-				"sysctl -w net.bridge.bridge-nf-call-"+name+"=1")
+			r.addWarning("net.bridge.bridge-nf-call-"+name, "is 0: "+so, "sysctl -w net.bridge.bridge-nf-call-"+name+"=1")
 		}
 	}
 }

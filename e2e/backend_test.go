@@ -44,7 +44,7 @@ var unlike = map[string]map[string]string{
 	},
 	"ptp": {"ipMasqBackend": "its values are compared"},
 	"firewall": {
-		"backend": "firewalld needs a system bus: TestExampleWithFirewalld", "ingressPolicy": "it is of iptables with both backends",
+		"backend": "firewalld needs a system bus: TestExampleWithFirewalld", "ingressPolicy": "it is of iptables with both backends: TestFirewallByPackets",
 		"iptablesAdminChainName": "the name says of which backend it is", "firewalldZone": "as above",
 	},
 }

@@ -102,7 +102,10 @@ func (m *machine) attach() error {
 
 // run runs a verb of allocnet on the machine for an allocation, whose namespace has its name.
 func (m *machine) run(verb, allocation string, flags ...string) error {
-	cmd := m.command(append([]string{verb, allocation, "--netns", "/run/netns/" + allocation}, flags...)...)
+	if verb == "attach" {
+		flags = append(flags, "--netns", "/run/netns/"+allocation)
+	}
+	cmd := m.command(append([]string{verb, allocation}, flags...)...)
 	cmd.Env = append(cmd.Env, "ALLOCNET_EXECUTOR="+m.executor)
 	cmd.Args = append([]string{"ip", "netns", "exec", m.name}, cmd.Args...)
 	cmd.Path = "/sbin/ip"

@@ -113,3 +113,30 @@ func TestOperatorsBridge(t *testing.T) {
 		})
 	}
 }
+
+// TestOperatorsAddress: forceAddress removes no address of a bridge, whether an operator has added it or other attachments have it
+// as their gateway.
+func TestOperatorsAddress(t *testing.T) {
+	eachExecutor(t, func(t *testing.T, h *host) {
+		network := func(gateway string) {
+			sandbox.WriteFile(t, h.conf+"/60-forced.conflist", `{"cniVersion": "1.0.0", "name": "forced", "plugins": [{"type": "bridge", "bridge": "br8", "isGateway": true,
+				"forceAddress": true, "ipam": {"type": "host-local", "dataDir": "/run/bridges", "subnet": "10.97.0.0/24", "gateway": "`+gateway+`"}}]}`)
+		}
+		sandbox.Run(t, "sh", "-ec", "ip link add br8 type bridge; ip link set br8 up; ip addr add 10.97.0.9/24 dev br8")
+		defer sandbox.Run(t, "sh", "-c", "rm -r /run/bridges; ip link del br8")
+		refused := func(id, gateway, other string) {
+			network(gateway)
+			h.refuse(1, []string{"forceAddress removes none", "ip address del ADDRESS dev br8"}, "attach", id, "--primary", "forced")
+			if addresses := sandbox.Run(t, "ip", "-o", "-4", "addr", "show", "dev", "br8"); strings.Count(addresses, "inet ") != 1 || !strings.Contains(addresses, other) {
+				t.Errorf("the bridge has the addresses\n%s", addresses)
+			}
+		}
+		refused("forced1", "10.97.0.1", "10.97.0.9/24")
+		sandbox.Run(t, "ip", "addr", "del", "10.97.0.9/24", "dev", "br8")
+		network("10.97.0.1")
+		h.attach("forced1", "--primary", "forced")
+		refused("forced2", "10.97.0.254", "10.97.0.1/24")
+		h.must("check", "forced1")
+		h.must("detach", "forced1")
+	})
+}

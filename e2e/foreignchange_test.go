@@ -113,6 +113,35 @@ func TestPortInAnotherBridge(t *testing.T) {
 	})
 }
 
+// TestMovedOnPurpose: an interface that a task has renamed, put behind a bridge of its name, or moved into a container of its own is
+// no damage for any of the commands that compare.
+func TestMovedOnPurpose(t *testing.T) {
+	for name, plugin := range map[string]string{"bridge": changedBridge, "ptp": `"type": "ptp"`} {
+		for how, move := range map[string]string{
+			"renamed":         "ip -n taken1 link set eth0 down; ip -n taken1 link set eth0 name lan; ip -n taken1 link set lan up",
+			"behind a bridge": "ip -n taken1 link set eth0 down; ip -n taken1 link set eth0 name nic0; ip -n taken1 link add eth0 type bridge; ip -n taken1 link set nic0 up master eth0",
+			"in a container":  "ip netns add inner1; ip -n taken1 link set eth0 netns inner1",
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				eachExecutor(t, func(t *testing.T, h *host) {
+					h.changedNetwork(plugin, "")
+					h.attach("taken1", "--primary", "changed")
+					sandbox.Run(t, "sh", "-ec", move)
+					defer sandbox.Run(t, "sh", "-c", "ip netns del inner1; ip link del change0; true")
+					h.requireHealthy("taken1")
+					if out := h.must("status"); strings.Contains(out, "gone") || strings.Contains(out, "broken") {
+						t.Errorf("status says\n%s", out)
+					}
+					if out := h.allocnet("doctor"); strings.Contains(out.stdout+out.stderr, "taken1") {
+						t.Errorf("doctor says\n%s", out.stdout)
+					}
+					h.must("detach", "taken1")
+				})
+			})
+		}
+	}
+}
+
 // TestGatewayWithAnotherPrefix: the operator's address of the bridge may have another length of the prefix than the range.
 // The reference plugin refuses it.
 func TestGatewayWithAnotherPrefix(t *testing.T) {

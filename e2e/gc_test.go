@@ -227,12 +227,15 @@ func TestLiveUnknown(t *testing.T) {
 	h.refuse(1, []string{"--live", "no such file", "nothing is removed"}, "gc", "--live", "@/run/no-such-list")
 	h.refuse(1, []string{"has no IDs", "nothing is removed"}, "gc", "--live", "@-")
 	h.refuse(2, []string{"../x", "nothing is removed"}, "gc", "--live", "../x")
+	h.refuse(2, []string{"--live", "node-1, running", "nothing is removed"}, "gc", "--live", "node-1,running")
 	sandbox.RequireSame(t, before)
 	h.must("gc", "--live", "leak-000000,leak-000001")
 	sandbox.RequireSame(t, before)
 	list := filepath.Join(t.TempDir(), "live")
 	sandbox.WriteFile(t, list, "leak-000001\nother\n")
-	h.must("gc", "--live", "@"+list)
+	if o := h.allocnet("gc", "--live", "@"+list); o.code != 0 || !strings.Contains(o.stderr, "not known on this host (ids other)") {
+		t.Errorf("exit code %d\n%s", o.code, o.stderr)
+	}
 	if out := sandbox.Run(t, "iptables-save"); strings.Contains(out, "leak-000000") || !strings.Contains(out, "leak-000001") {
 		t.Errorf("want only the dead one gone:\n%s", out)
 	}

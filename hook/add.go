@@ -82,17 +82,21 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 			return nil, err
 		}
 	}
+	list, err := withoutForce(c.list)
+	if err != nil {
+		return nil, err
+	}
 	var result types.Result
 	w := o.work()
 	err = w.Add(ctx, step.Call{Attachment: *a, List: c.list, InProcess: c.changes != nil}, func() (err error) {
 		if err := o.recordBegun(abort, a); err != nil {
 			return err
 		}
-		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, path))
+		result, err = c.cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, explainForce(c.list, err)
 	}
 	if a.Result, err = onrecord.EncodeResult(result, c.list.CNIVersion); err != nil {
 		return nil, err

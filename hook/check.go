@@ -74,7 +74,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 	o.noteSucceeded(newlySucceeded(compared))
 	for _, p := range compared {
 		c := &checked[p.at]
-		c.Skipped = p.skipped
+		c.Skipped = cmp.Or(p.moved, p.skipped)
 		foreign := inspect.ForeignGateways(*p.attachment(), routes)
 		o.setOutcome(c, *p.attachment(), errors.Join(p.difference(), foreign))
 		c.Repairable = foreign == nil && p.isRepairable()

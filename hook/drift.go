@@ -46,6 +46,8 @@ type RepairRequest struct {
 	// Defer is whether RepairReattach leaves what has to be attached again to another call, because
 	// that may take long: Drift.Skipped is SkippedReattachment. Default: it is attached again.
 	Defer bool
+	// reattaches is whether a report is for a call that attaches again.
+	reattaches bool
 	// Grace is how long an attachment may be attached again when ctx has ended, until its ADD is
 	// given up and undone; at most 30 s. Default: 30 s.
 	Grace time.Duration

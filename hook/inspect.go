@@ -76,7 +76,11 @@ func (e *Engine) inspect(r state.Record) ([]Checked, error) {
 			continue
 		}
 		c := Checked{Network: a.Network, Interface: a.Interface, Skipped: notAsked}
-		o.setOutcome(&c, a, inspect.Attachment(ns, a, interfaces, routes))
+		err := inspect.Attachment(ns, a, interfaces, routes)
+		if moved := inspect.Moved(r, e.config.Host, a, interfaces); err != nil && moved != nil {
+			c.Skipped, err = moved.Error(), nil
+		}
+		o.setOutcome(&c, a, err)
 		checked = append(checked, c)
 	}
 	return checked, inspect.Namespace(r, interfaces, routes)

@@ -10,13 +10,16 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// CheckKeys returns why the keys of a network keep it from being attached: those of its rules,
+// CheckKeys returns why the keys of a network keep it from being attached: those of its rules, host names in conditions,
 // and those of plugins that this process would execute. Where the plugins are executed, a newer
 // one may know a key that is unknown here.
 func (c Config) CheckKeys(n *cniconf.Network) error {
 	c = c.withDefaults()
 	options, err := policy.Of(n)
 	if err != nil {
+		return err
+	}
+	if err := checkConditions(n); err != nil {
 		return err
 	}
 	mistakes, err := c.mistakes(n)

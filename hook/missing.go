@@ -8,13 +8,14 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
 // Missing is the phase of an attachment that is attached on record, and whose namespace or interface is
-// gone. No record has it.
+// gone, unless a task has moved the interface. No record has it.
 const Missing state.Phase = "missing"
 
 // What an attachment in the phase Missing lacks.
@@ -68,7 +69,7 @@ func (e *Engine) missing(r state.Record) map[string]string {
 			continue
 		}
 		seen, err := onrecord.ReadStatus(a)
-		if what == namespaceGone || err != nil || onrecord.HasInterface(a, seen) {
+		if what == namespaceGone || err != nil || onrecord.HasInterface(a, seen) && inspect.Moved(r, e.config.Host, a, present) == nil {
 			gone[a.Interface] = what
 		}
 	}

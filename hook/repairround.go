@@ -69,7 +69,7 @@ func (e *Engine) repairParts(ctx context.Context, ids []string, r RepairRequest)
 // repairPart repairs some allocations together. They are looked at without their locks first, so
 // that callers of those that lack nothing, which are most, do not wait.
 func (e *Engine) repairPart(ctx context.Context, ids []string, r RepairRequest) ([]Drift, error) {
-	seen, err := e.repairRound(ctx, ids, RepairRequest{IDs: r.IDs, Mode: RepairReport, LastChecks: r.LastChecks, Announce: r.Announce}, false)
+	seen, err := e.repairRound(ctx, ids, RepairRequest{IDs: r.IDs, Mode: RepairReport, LastChecks: r.LastChecks, Announce: r.Announce, reattaches: r.Mode == RepairReattach}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +161,8 @@ type repairing struct {
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
 	// earlier repair has told of what they said.
 	asks, told bool
+	// moved says what proves that a task has moved the interface, so that nothing is compared; empty: nothing does.
+	moved string
 	// skipped says why they were not asked, and checkSucceeded is whether their CHECK has.
 	skipped        string
 	checkSucceeded bool
@@ -259,12 +261,28 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns kernel.Nam
 
 // inspectAttachment repairs one but for its rules, and plugins that are still to be asked.
 func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at int, ns kernel.Namespace) {
-	p := &repairing{operation: o, at: at, started: time.Now(), reattaches: r.request.Mode == RepairReattach}
+	p := &repairing{operation: o, at: at, started: time.Now(), reattaches: r.request.Mode == RepairReattach || r.request.reattaches}
 	p.DryRun = r.request.Mode == RepairReport
 	r.repairs = append(r.repairs, p)
 	p.plugins(ctx, ns, r.request.LastChecks)
-	if len(p.Unrepairable) == 0 && p.Err == nil {
+	p.spareMoved(ns)
+	if len(p.Unrepairable) == 0 && p.Err == nil && p.moved == "" {
 		p.Err = errors.Join(p.Err, p.around(ctx, ns))
+	}
+}
+
+// spareMoved makes what seems broken of an interface no damage if something proves that a task has moved it. A caller that
+// attaches again is told why it does not.
+func (p *repairing) spareMoved(ns kernel.Namespace) {
+	if len(p.Unrepairable) == 0 && p.Err == nil || p.reattaches {
+		return
+	}
+	present, err := ns.Interfaces()
+	if err != nil { // it stays broken, which another look has to confirm
+		return
+	}
+	if moved := inspect.Moved(p.operation.record, p.operation.config.Host, *p.attachment(), present); moved != nil {
+		p.moved, p.Repair = moved.Error(), remedy.Repair{DryRun: true}
 	}
 }
 
@@ -284,7 +302,7 @@ func (r *repairRound) repairLoopback(o *operation, ns kernel.Namespace) error {
 
 // commit adds the rules that are missing, in the order in which they were made first.
 func (r *repairRound) commit(ctx context.Context) {
-	ordered := slices.DeleteFunc(slices.Clone(r.repairs), func(p *repairing) bool { return p.changes == nil || len(p.Unrepairable) > 0 })
+	ordered := slices.DeleteFunc(slices.Clone(r.repairs), func(p *repairing) bool { return p.changes == nil || len(p.Unrepairable) > 0 || p.moved != "" })
 	if len(ordered) == 0 {
 		return
 	}
@@ -330,6 +348,10 @@ func (r *repairRound) ask(ctx context.Context) {
 func (r *repairRound) result() []Drift {
 	drifts := r.drifts
 	for _, p := range r.repairs {
+		if p.moved != "" {
+			drifts = append(drifts, p.drift())
+			continue
+		}
 		if !p.Found() && !p.asks {
 			continue
 		}
@@ -349,7 +371,7 @@ func (p *repairing) drift() Drift {
 	a := p.attachment()
 	d := Drift{
 		Allocation: p.operation.record.Allocation.ID, Network: a.Network, Interface: a.Interface,
-		Missing: p.Missing, Unrepairable: p.Unrepairable, RemovedBy: p.removers, Reported: p.isTold(),
+		Missing: p.Missing, Unrepairable: p.Unrepairable, RemovedBy: p.removers, Reported: p.isTold(), Skipped: p.moved,
 	}
 	if p.Err != nil {
 		d.Err = p.operation.failure("repair", *a, 1, p.Err)

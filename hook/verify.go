@@ -4,7 +4,6 @@
 package hook
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,17 +154,12 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 	errs := []error{o.verifyComplete(v, set)}
 	compared := o.compared(ctx, ns, func(a state.Attachment) bool { return a.Batch == onrecord.SetupBatch })
 	seen := verified{succeeded: newlySucceeded(compared)}
-	present, err := ns.Interfaces()
-	if err != nil {
-		return verified{}, e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
-	}
 	for _, p := range compared {
 		seen.repairable = seen.repairable || len(p.Missing) > 0
-		broken := p.broken()
-		if broken != nil {
-			broken = cmp.Or(inspect.Moved(o.record, o.config.Host, *p.attachment(), present), broken)
+		if p.moved != "" {
+			e.unknown(v, errors.New(p.moved))
 		}
-		for _, err := range []error{broken, p.Err} {
+		for _, err := range []error{p.broken(), p.Err} {
 			if err != nil {
 				errs = append(errs, e.classify(v, o.failure("check", *p.attachment(), 1, err)))
 			}

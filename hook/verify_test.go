@@ -277,7 +277,7 @@ func TestVerifyRecordsThatCheckHasPassed(t *testing.T) {
 }
 
 // TestVerifyMoved: CHECK passes if something proves that a task has moved the interface, as into a virtual machine or a
-// container of its own: Nomad would end the tasks. Without a proof it is gone.
+// container of its own: Nomad would end the tasks. Without a proof it is gone. All that compare say the same.
 func TestVerifyMoved(t *testing.T) {
 	const path = "/run/netns/w1"
 	for name, test := range map[string]struct {
@@ -289,6 +289,8 @@ func TestVerifyMoved(t *testing.T) {
 		"renamed":               {now: []netns.Interface{{Name: "lan", MAC: "02:00:00:00:00:01", Up: true}}},
 		"to another one's MAC":  {now: []netns.Interface{{Name: "tap0", MAC: "02:00:00:00:00:09", Up: true}}, want: "interface is gone"},
 		"in a container in it":  {links: map[string]bool{"veth1": true}},
+		"behind a bridge":       {now: []netns.Interface{{Name: "nic0", MAC: "02:00:00:00:00:01", Up: true}, {Name: "eth0", Kind: "bridge", MAC: "02:00:00:00:00:08", Up: true}}},
+		"replaced":              {now: []netns.Interface{{Name: "nic0", MAC: "02:00:00:00:00:01", Up: true}, {Name: "eth0", Kind: "veth", MAC: "02:00:00:00:00:08", Up: true}}, want: "MAC is 02:00:00:00:00:08"},
 		"the end is of another": {links: map[string]bool{"veth2": true}, want: "interface is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +304,8 @@ func TestVerifyMoved(t *testing.T) {
 			m.network(t, "a", "x")
 			m.namespaces.create(path)
 			request := Request{ID: "w1", Netns: path, Owner: "cni/multi/eth0", Primary: &selection.Element{Name: "a", Interface: "eth0"}}
-			if _, err := m.Setup(t.Context(), request); err != nil {
+			a, err := m.Setup(t.Context(), request)
+			if err != nil {
 				t.Fatal(err)
 			}
 			m.namespaces.removeInterface(path, "eth0")
@@ -310,10 +313,35 @@ func TestVerifyMoved(t *testing.T) {
 				m.namespaces.add(path, i)
 			}
 			m.host.links = test.links
-			err := m.Verify(t.Context(), Verification{ID: "w1", Owner: "cni/multi/eth0", Netns: path, Interface: "eth0"})
+			err = m.Verify(t.Context(), Verification{ID: "w1", Owner: "cni/multi/eth0", Netns: path, Interface: "eth0"})
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
+			requireMoved(t, m, a, test.want)
 		})
+	}
+}
+
+// requireMoved requires that the interface of w1 is said to be moved by all that compare it, or broken as wanted.
+func requireMoved(t *testing.T, m *memory, a *Allocation, broken string) {
+	t.Helper()
+	checked, _ := m.Check(t.Context(), "w1")
+	inspected, _ := m.Inspect(t.Context(), "w1")
+	for _, c := range append(checked, inspected...) {
+		if (c.Err != nil) != (broken != "") || c.Err != nil && (!strings.Contains(c.Err.Error(), broken) || c.Unknown) || c.Err == nil && !strings.Contains(c.Skipped, "a task has moved it") {
+			t.Errorf("Check or Inspect: %+v, want %q", c, broken)
+		}
+	}
+	for _, mode := range []RepairMode{RepairReport, RepairRules} {
+		drifts := requireRepair(t, m, RepairRequest{Mode: mode})
+		if len(drifts) != 1 || drifts[0].Open() != (broken != "") || len(drifts[0].Unrepairable) > 0 != (broken != "") || drifts[0].Err != nil {
+			t.Errorf("%s: %+v, want %q", mode, drifts, broken)
+		}
+	}
+	if now := m.Current(a).Attachments[0]; (now.Phase == Missing) != (broken == "interface is gone") {
+		t.Errorf("Current: %+v, want %q", now, broken)
+	}
+	if len(checked) != 1 || len(inspected) != 1 {
+		t.Errorf("Check: %+v, Inspect: %+v", checked, inspected)
 	}
 }

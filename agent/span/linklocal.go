@@ -10,12 +10,13 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // LinkLocal returns the lowest link-local IPv6 address of the interface that has an address; not
 // valid if it has none. It is an error if no interface of the host has the address.
 func LinkLocal(address netip.Addr) (netip.Addr, error) {
-	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	all, err := netns.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("list the addresses of this host: %w", err)
 	}

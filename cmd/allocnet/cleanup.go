@@ -155,7 +155,9 @@ are removed. Those of dead allocations on other or unknown networks are listed a
 REMOVED; allocnet cleanup ID removes them. An allocation is live, with all its objects, if
 its namespace exists, if libcni's cache or an address in a namespace is evidence for it, or
 if --live names it. If the list of --live cannot be read, nothing is removed and the exit
-code is 1.
+code is 1. A warning names the IDs that nothing on this host has, but for complete ones of
+Nomad, whose allocations may have no networks. If nothing has any of them, and something
+would be removed, nothing is, and the exit code is 2.
 
 If another runtime attaches to the same networks, name its allocations with --live:
 there is no liveness evidence of a set-up that has just started.`
@@ -191,17 +193,21 @@ func (f *gcFlags) run(cmd *cobra.Command, s *settings) error {
 	if err != nil {
 		return err
 	}
-	return collect(cmd, s, hook.GCRequest{
+	return f.collect(cmd, s, hook.GCRequest{
 		// The list is read once: it may be standard input.
 		Live:    func(context.Context) (cleanup.Live, error) { return live, nil },
 		Network: f.network, DryRun: f.dryRun,
 	})
 }
 
-func collect(cmd *cobra.Command, s *settings, r hook.GCRequest) error {
+func (f *gcFlags) collect(cmd *cobra.Command, s *settings, r hook.GCRequest) error {
 	shown, end := s.progress(cmd.ErrOrStderr(), "gc")
 	engine, err := s.engine(shown, shown)
 	if err != nil {
+		end()
+		return err
+	}
+	if err := f.live.noteUnrecognised(cmd, s, engine); err != nil {
 		end()
 		return err
 	}

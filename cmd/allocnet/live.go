@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -19,6 +20,8 @@ import (
 type liveList struct {
 	text  string
 	stdin io.Reader
+	// ids are what was read.
+	ids []string
 }
 
 func (l *liveList) String() string { return l.text }
@@ -60,14 +63,32 @@ func (l *liveList) read() ([]string, error) {
 	}
 	ids := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("%s has no IDs; if no allocation is live, name one that does not exist", l.text)
+		return nil, fmt.Errorf("%s has no IDs; if no allocation is live, leave out --live", l.text)
 	}
 	for _, id := range ids {
 		if err := state.ValidateID(id); err != nil {
 			return nil, err
 		}
 	}
+	l.ids = ids
 	return ids, nil
+}
+
+// noteUnrecognised tells of IDs that name nothing on this host, as those of another one or a column of another table. With none
+// that does, it is an error where something would be removed.
+func (l *liveList) noteUnrecognised(cmd *cobra.Command, s *settings, engine *hook.Engine) error {
+	if len(l.ids) == 0 {
+		return nil
+	}
+	unknown, err := engine.Collector().Unrecognised(cmd.Context(), l.ids)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", l.Name(), l.text, err)
+	}
+	log, err := s.logger(cmd.ErrOrStderr())
+	if err == nil && len(unknown) > 0 {
+		log.Warn("IDs of --live are not known on this host", "ids", strings.Join(unknown, " "))
+	}
+	return err
 }
 
 func (l *liveList) readFile(path string) ([]byte, error) {

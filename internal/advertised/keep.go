@@ -83,7 +83,9 @@ func uplinks(links []netlink.Link) map[int]bool {
 // receivers returns the indexes of the links that have routes or addresses from router advertisements.
 func receivers() (map[int]bool, error) {
 	links := map[int]bool{}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: unix.RTPROT_RA}, netlink.RT_FILTER_PROTOCOL)
+	routes, err := netns.Whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Protocol: unix.RTPROT_RA}, netlink.RT_FILTER_PROTOCOL)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func receivers() (map[int]bool, error) {
 			links[hop.LinkIndex] = true
 		}
 	}
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V6)
+	addresses, err := netns.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V6) })
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ package netfilter
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -46,24 +45,20 @@ func (s *Socket) Tables(family Family) (tables []string, err error) {
 
 // dump lists what there is of a family.
 func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) error {
-	var replies []netlink.Message
-	var err error
-	for range listAttempts {
-		replies, err = s.Execute(message(kind, netlink.Dump, family, nil))
-		if err == nil && slices.ContainsFunc(replies, isInterrupted) {
-			err = errChanged
-		}
-		if !errors.Is(err, errChanged) {
-			break
-		}
+	var payloads [][]byte
+	err := errChanged
+	for attempt := 0; errors.Is(err, errChanged) && attempt < listAttempts; attempt++ {
+		payloads = nil
+		err = s.receive(message(kind, netlink.Dump, family, nil), func(payload []byte) bool {
+			payloads = append(payloads, payload[min(nfgenmsgSize, len(payload)):])
+			return true
+		})
 	}
-	for _, reply := range replies {
-		visitor(reply.Data[min(nfgenmsgSize, len(reply.Data)):])
+	if err != nil {
+		return ignoreUnsupported(err)
 	}
-	return ignoreUnsupported(err)
-}
-
-// isInterrupted tells whether rules have changed during a listing, which may have left some out.
-func isInterrupted(reply netlink.Message) bool {
-	return reply.Header.Flags&netlink.DumpInterrupted != 0
+	for _, payload := range payloads {
+		visitor(payload)
+	}
+	return nil
 }

@@ -145,30 +145,48 @@ func (s *Socket) visit(t *Table, chain string, visitor func(ListedRule) bool) er
 	if err != nil {
 		return err
 	}
-	if _, err := s.Send(message(unix.NFT_MSG_GETRULE, netlink.Dump, t.Family, data)); err != nil {
+	return s.receive(message(unix.NFT_MSG_GETRULE, netlink.Dump, t.Family, data), func(payload []byte) bool { return visitor(newListedRule(payload)) })
+}
+
+// receive sends the request for a listing, and calls a function for each message of it until it returns false.
+func (s *Socket) receive(request netlink.Message, visitor func(payload []byte) bool) error {
+	if _, err := s.Send(request); err != nil {
 		return err
 	}
-	buffer := make([]byte, receiveBuffer)
-	var changed error
+	buffer, l := make([]byte, receiveBuffer), listing{visitor: visitor}
 	for {
 		part, err := s.receivePart(buffer)
 		if err != nil {
 			return err
 		}
-		for _, message := range part {
-			if message.Header.Flags&unix.NLM_F_DUMP_INTR != 0 {
-				changed = errChanged
-			}
-			switch {
-			case message.Header.Type == unix.NLMSG_ERROR && len(message.Data) >= 4:
-				return unix.Errno(-int32(binary.NativeEndian.Uint32(message.Data)))
-			case message.Header.Type <= unix.NLMSG_DONE:
-				return changed
-			case !visitor(newListedRule(message.Data)):
-				return nil
-			}
+		if done, err := l.take(part); done || err != nil {
+			return err
 		}
 	}
+}
+
+// listing is one that is being received.
+type listing struct {
+	visitor func(payload []byte) bool
+	// changed is whether the kernel has said so far that it may not be the whole.
+	changed bool
+}
+
+// take takes a part of the listing, and tells whether that is all. The kernel may say with the last message, which ends the listing,
+// that something was changed before.
+func (l *listing) take(part []syscall.NetlinkMessage) (done bool, err error) {
+	for _, message := range part {
+		l.changed = l.changed || message.Header.Flags&unix.NLM_F_DUMP_INTR != 0
+		switch {
+		case message.Header.Type == unix.NLMSG_ERROR && len(message.Data) >= 4:
+			return true, unix.Errno(-int32(binary.NativeEndian.Uint32(message.Data)))
+		case message.Header.Type <= unix.NLMSG_DONE && l.changed:
+			return true, errChanged
+		case message.Header.Type <= unix.NLMSG_DONE || !l.visitor(message.Data):
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // receivePart receives one part of a listing. Package netlink receives the whole, and does not

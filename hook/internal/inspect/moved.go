@@ -32,11 +32,13 @@ func RefuseMoved(record state.Record, host Host, a state.Attachment, present []n
 	return refuseOtherNamespace(host, a)
 }
 
-// Moved returns what proves that a task has moved an interface which is gone under its name: the attachment is not broken.
+// Moved returns what proves that a task has moved an interface on purpose, which is gone under its name, or in whose place the task
+// has made a bridge of that name: the attachment is not broken.
 func Moved(record state.Record, host Host, a state.Attachment, present []netns.Interface) error {
 	seen, err := onrecord.ReadStatus(a)
 	end, endErr := onrecord.HostEnd(a)
-	if err != nil || endErr != nil || netns.Index(present, a.Interface) >= 0 {
+	at := netns.Index(present, a.Interface)
+	if err != nil || endErr != nil || a.FormerResult != nil || at >= 0 && present[at].Kind != "bridge" {
 		return nil //nolint:nilerr // without a record nothing proves it
 	}
 	if err := movedTo(record, a, seen, present); err != nil || end == nil {

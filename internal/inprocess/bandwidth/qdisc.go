@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // maxLatency is how long a packet may wait, in microseconds.
@@ -41,7 +41,7 @@ func (l limit) apply(link int) error {
 
 // check compares the filter of a link, if it has one, with the limit.
 func (l limit) check(link netlink.Link) error {
-	qdiscs, err := netlinksafe.QdiscList(link)
+	qdiscs, err := qdiscsOf(link)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (l limit) check(link netlink.Link) error {
 
 // repair limits what a link sends, if it is not limited so.
 func (l limit) repair(r *remedy.Repair, link netlink.Link) error {
-	qdiscs, err := netlinksafe.QdiscList(link)
+	qdiscs, err := qdiscsOf(link)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (l limit) repair(r *remedy.Repair, link netlink.Link) error {
 
 // redirects tells whether the packets that a link gets are sent by another one.
 func redirects(from, to netlink.Link) (bool, error) {
-	filters, err := netlinksafe.FilterList(from, netlink.MakeHandle(0xffff, 0))
+	filters, err := netns.Whole(func() ([]netlink.Filter, error) { return netlink.FilterList(from, netlink.MakeHandle(0xffff, 0)) })
 	if err != nil {
 		return false, err
 	}
@@ -98,7 +98,7 @@ func redirects(from, to netlink.Link) (bool, error) {
 
 // dropIngress removes what is done with the packets that a link gets.
 func dropIngress(link netlink.Link) error {
-	qdiscs, err := netlinksafe.QdiscList(link)
+	qdiscs, err := qdiscsOf(link)
 	if err != nil {
 		return err
 	}
@@ -130,4 +130,8 @@ func redirect(from, to int) error {
 		return fmt.Errorf("add filter: %w", err)
 	}
 	return nil
+}
+
+func qdiscsOf(link netlink.Link) ([]netlink.Qdisc, error) {
+	return netns.Whole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(link) })
 }

@@ -142,7 +142,7 @@ func (conf *config) addGateways(c *plugin.Call, bridge *netlink.Bridge, gateways
 
 func (conf *config) addGateway(bridge *netlink.Bridge, gateway net.IPNet, result *current.Result) error {
 	if conf.VLAN == 0 {
-		if err := conf.ensureAddress(bridge, gateway); err != nil {
+		if err := ensureAddress(bridge, gateway); err != nil {
 			return fmt.Errorf("failed to set bridge addr: %w", err)
 		}
 		return nil
@@ -154,20 +154,20 @@ func (conf *config) addGateway(bridge *netlink.Bridge, gateway net.IPNet, result
 	if len(result.Interfaces) == 3 {
 		result.Interfaces = append(result.Interfaces, &current.Interface{Name: port.Attrs().Name, Mac: port.Attrs().HardwareAddr.String()})
 	}
-	if err := conf.ensureAddress(port, gateway); err != nil {
+	if err := ensureAddress(port, gateway); err != nil {
 		return fmt.Errorf("failed to set vlan interface for bridge with addr: %w", err)
 	}
 	return nil
 }
 
 // ensureAddress gives the link an address, which may be there with another length of the prefix. Another one of
-// the same network is an error, unless forceAddress replaces it.
-func (conf *config) ensureAddress(link netlink.Link, address net.IPNet) error {
+// the same network is an error, also with forceAddress: it may be an operator's.
+func ensureAddress(link netlink.Link, address net.IPNet) error {
 	family := netlink.FAMILY_V6
 	if address.IP.To4() != nil {
 		family = netlink.FAMILY_V4
 	}
-	existing, err := netlinksafe.AddrList(link, family)
+	existing, err := links.Addresses(link, family)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("could not get list of IP addresses: %w", err)
 	}
@@ -178,12 +178,7 @@ func (conf *config) ensureAddress(link netlink.Link, address net.IPNet) error {
 		if !other.Contains(address.IP) && !address.Contains(other.IP) {
 			continue // of another network
 		}
-		if !conf.ForceAddress {
-			return fmt.Errorf("%q already has an IP address different from %v", link.Attrs().Name, address.String())
-		}
-		if err := netlink.AddrDel(link, &netlink.Addr{IPNet: other.IPNet}); err != nil {
-			return fmt.Errorf("could not remove IP address from %q: %w", link.Attrs().Name, err)
-		}
+		return fmt.Errorf("%q already has an IP address different from %v: %v", link.Attrs().Name, address.String(), other.IPNet)
 	}
 	if err := links.AddHostAddress(link, &address); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("could not add IP address %s to %q: %w", address.String(), link.Attrs().Name, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 )
 
@@ -40,7 +41,7 @@ func (conf *config) where(c *plugin.Call, result *current.Result, port netlink.L
 	if err != nil {
 		return nil, err
 	}
-	present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	present, err := links.Addresses(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
@@ -184,7 +183,7 @@ func (conf *config) repairGateway(r *remedy.Repair, bridge *netlink.Bridge, gate
 		return err
 	}
 	if link != nil {
-		present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+		present, err := links.Addresses(link, netlink.FAMILY_ALL)
 		if err != nil {
 			return err
 		}
@@ -193,9 +192,7 @@ func (conf *config) repairGateway(r *remedy.Repair, bridge *netlink.Bridge, gate
 		}
 	}
 	what := fmt.Sprintf("address %s of %s", gateway.String(), conf.gatewayLink())
-	gentle := *conf
-	gentle.ForceAddress = false // ADD may remove another address; a repair never does
-	return r.Ensure(what, func() error { return gentle.addGateway(bridge, gateway, &current.Result{}) })
+	return r.Ensure(what, func() error { return conf.addGateway(bridge, gateway, &current.Result{}) })
 }
 
 // repairVLANPort makes the port for the VLAN that exists a port of the bridge again.
@@ -262,7 +259,7 @@ func repairVLANs(r *remedy.Repair, port netlink.Link, vlan int, trunk []uint16) 
 	if len(wanted) == 0 {
 		return nil
 	}
-	ports, err := netlinksafe.BridgeVlanList()
+	ports, err := netns.Whole(netlink.BridgeVlanList)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func setVLANs(port netlink.Link, vlan int, trunk []uint16, preserveDefault bool)
 }
 
 func removeVLANs(port netlink.Link) error {
-	ports, err := netlinksafe.BridgeVlanList()
+	ports, err := netns.Whole(netlink.BridgeVlanList)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
@@ -73,7 +72,7 @@ func renamedEnd(c *plugin.Call, number int) (netlink.Link, error) {
 	if err != nil || inside == nil || number < 0 {
 		return nil, err
 	}
-	links, err := netlinksafe.LinkList()
+	links, err := netns.Whole(netlink.LinkList)
 	return endOf(links, number, inside.Attrs().Index), err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // How is how the interface inside a namespace is repaired.
@@ -84,18 +85,18 @@ func refuseMoved(c *plugin.Call, link netlink.Link, result *current.Result) erro
 	if master := link.Attrs().MasterIndex; master != 0 {
 		return fmt.Errorf("%s is a port of %s, and something of it is missing: a task has moved it, so nothing inside is repaired", c.IfName, links.NameOf(master))
 	}
-	links, err := netlinksafe.LinkList()
+	all, err := netns.Whole(netlink.LinkList)
 	if err != nil {
 		return err
 	}
-	for _, other := range links {
+	for _, other := range all {
 		if other.Attrs().Index == link.Attrs().Index {
 			continue
 		}
 		if !hasMAC(c, link, result) && hasMAC(c, other, result) {
 			return fmt.Errorf("%s has the MAC of %s: a task has moved it, so nothing inside is repaired", other.Attrs().Name, c.IfName)
 		}
-		present, err := netlinksafe.AddrList(other, netlink.FAMILY_ALL)
+		present, err := links.Addresses(other, netlink.FAMILY_ALL)
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func refuseMoved(c *plugin.Call, link netlink.Link, result *current.Result) erro
 // skipSearch has the kernel not look for duplicates of the IPv6 addresses that an interface has, which
 // is down: it would when the interface is set up.
 func skipSearch(c *plugin.Call, link netlink.Link, result *current.Result) error {
-	present, err := netlinksafe.AddrList(link, netlink.FAMILY_V6)
+	present, err := links.Addresses(link, netlink.FAMILY_V6)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func awaitAccepted(c *plugin.Call, link netlink.Link, result *current.Result) er
 		if err != nil {
 			return err
 		}
-		present, err := netlinksafe.AddrList(link, netlink.FAMILY_V6)
+		present, err := links.Addresses(link, netlink.FAMILY_V6)
 		if err != nil {
 			return err
 		}
@@ -188,7 +189,7 @@ func Addresses(c *plugin.Call, result *current.Result) []*current.IPConfig {
 // lacking returns the addresses of the result that the interface lacks. IPv6 that is off was
 // switched off on purpose.
 func lacking(c *plugin.Call, link netlink.Link, result *current.Result) ([]net.IPNet, error) {
-	present, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	present, err := links.Addresses(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}

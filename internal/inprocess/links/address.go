@@ -9,11 +9,11 @@ import (
 	"net"
 	"slices"
 
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // IsIPv4 tells the family of an address.
@@ -35,9 +35,14 @@ func AddHostAddress(link netlink.Link, address *net.IPNet) error {
 	return err
 }
 
+// Addresses returns the addresses of a link, or of all if it is nil. A listing that changes have interrupted is repeated.
+func Addresses(link netlink.Link, family int) ([]netlink.Addr, error) {
+	return netns.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+}
+
 // GlobalAddresses returns the addresses of a link, of both families, but for those of the link alone.
 func GlobalAddresses(link netlink.Link) ([]net.IPNet, error) {
-	found, err := netlinksafe.AddrList(link, netlink.FAMILY_ALL)
+	found, err := Addresses(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func loopbackAddresses() ([]*current.IPConfig, error) {
 	}
 	var addresses []*current.IPConfig
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		found, err := netlinksafe.AddrList(link, family)
+		found, err := links.Addresses(link, family)
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // Type is the macvlan plugin.
@@ -97,7 +98,7 @@ func (conf *config) atMaster(netns string, f func() error) error {
 
 // defaultRouteLink returns the name of the link of the first default route.
 func defaultRouteLink() (string, error) {
-	routes, err := netlinksafe.RouteList(nil, netlink.FAMILY_ALL)
+	routes, err := netns.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return "", err
 	}

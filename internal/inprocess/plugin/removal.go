@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // link is a link to remove, in the namespace at a path.
@@ -145,7 +145,7 @@ func refuseOthers(group int, links []netlink.Link) error {
 	for _, link := range links {
 		ours[link.Attrs().Index] = true
 	}
-	all, err := netlinksafe.LinkList()
+	all, err := netns.Whole(netlink.LinkList)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // forgetFlows deletes the UDP flows to the published ports of the host: as long as they exist, they go
@@ -26,7 +27,7 @@ func (conf *config) forgetFlows(v4 bool) error {
 	if !slices.ContainsFunc(conf.RuntimeConfig.PortMappings, mapping.isUDP) {
 		return nil
 	}
-	addresses, err := netlink.AddrList(nil, int(family))
+	addresses, err := links.Addresses(nil, int(family))
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,9 @@ func (conf *config) forgetFlows(v4 bool) error {
 	for _, address := range addresses {
 		own = append(own, address.IP)
 	}
-	_, err = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, publishedFlows{conf.RuntimeConfig.PortMappings, own})
+	_, err = netns.Whole(func() (uint, error) {
+		return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, publishedFlows{conf.RuntimeConfig.PortMappings, own})
+	})
 	return err
 }
 

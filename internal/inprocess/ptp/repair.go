@@ -11,7 +11,6 @@ import (
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -84,7 +83,7 @@ func repairHostEnd(c *plugin.Call, host netlink.Link, result *current.Result) er
 	if err := remedy.EnsureUp(c.Repair, host); err != nil {
 		return err
 	}
-	addresses, err := netlinksafe.AddrList(host, netlink.FAMILY_ALL)
+	addresses, err := links.Addresses(host, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}

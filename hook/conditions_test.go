@@ -1,0 +1,82 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/selection"
+)
+
+func TestHostName(t *testing.T) {
+	for conditions, want := range map[string]string{
+		"":                              "",
+		"-s 10.0.0.0/8":                 "",
+		"-s 10/8":                       "",
+		"! -d 10.0.0.0/255.0.0.0":       "",
+		"--source 10.1.0.1,10.2.0.0/16": "",
+		"-s fd00::/8":                   "",
+		"-i eth0.10 -o web0":            "",
+		"-p tcp --sport http":           "",
+		"-m addrtype --src-type LOCAL":  "",
+		"-m multiport --destination-ports http,https":   "",
+		"-m iprange --src-range 10.0.0.1-10.0.0.9":      "",
+		"-m set --match-set blocked src":                "",
+		"-m comment --comment src":                      "",
+		"-m string --string -s":                         "",
+		"-s router.example.com":                         "router.example.com",
+		"-srouter":                                      "router",
+		"! -d router/24":                                "router",
+		"--source=router":                               "router",
+		"--src 10.0.0.1,router":                         "router",
+		"--destin router":                               "router",
+		"-m conntrack --ctorigdst router":               "router",
+		"-m policy --tunnel-src router":                 "router",
+		"ip saddr 10.0.0.0/8":                           "",
+		"ip saddr { 10.0.0.1, 10.0.0.2-10.0.0.9 }":      "",
+		"ip6 daddr != fd00::1":                          "",
+		"ip saddr @trusted":                             "",
+		"ether saddr 02:00:00:00:00:0a":                 "",
+		"ip saddr & 255.255.0.0 == 10.0.0.0":            "",
+		"ip saddr . tcp dport { 10.0.0.1 . 80 }":        "",
+		"ip saddr vmap { 10.0.0.1 : accept }":           "",
+		"iifname eth0 ip saddr router":                  "router",
+		"ip daddr != router.example.com tcp sport 1024": "router.example.com",
+		"ip6 saddr { fd00::1, router }":                 "router",
+	} {
+		if got := hostName(strings.Fields(conditions)); got != want {
+			t.Errorf("%s: %q, want %q", conditions, got, want)
+		}
+	}
+	if got := hostName([]string{"ip saddr { 10.0.0.1, router }"}); got != "router" {
+		t.Errorf("in one word: %q", got)
+	}
+}
+
+// TestHostNameIsRefused: before anything is attached, whatever executes the network.
+func TestHostNameIsRefused(t *testing.T) {
+	for _, executor := range []string{ExecutorAuto, ExecutorPlugins} {
+		for _, key := range []string{"conditionsV4", "conditionsV6"} {
+			m := newMemory(t, func(c *Config) { c.Executor = executor })
+			words, _ := json.Marshal([]string{"-s", "router.example.com"})
+			m.network(t, "web", "bridge", fmt.Sprintf(`{"type": "portmap", %q: %s}`, key, words))
+			_, err := m.Setup(t.Context(), Request{ID: "w1", Primary: &selection.Element{Name: "web", Interface: "eth0"}})
+			if errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), "web.conflist: "+key+` of portmap has the host name "router.example.com"`) {
+				t.Errorf("%s, %s: %v", executor, key, err)
+			}
+			if calls := m.exec.names(); len(calls) > 0 {
+				t.Errorf("%s: called %q", executor, calls)
+			}
+			catalog, failed := m.Catalog()
+			if n, missing := catalog.Lookup("web"); errors.Join(failed, missing) != nil || m.config.CheckKeys(n) == nil {
+				t.Errorf("networks and doctor do not say it: %v", failed)
+			}
+		}
+	}
+}

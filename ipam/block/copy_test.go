@@ -6,6 +6,7 @@ package block
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -314,5 +315,34 @@ func TestPaused(t *testing.T) {
 	w.quiet(1)
 	if o := h.overview(t); len(o.Open()) != w.count() {
 		t.Errorf("verified, %v is open, and %d blocks are in the store", o.Open(), w.count())
+	}
+}
+
+// TestClaimedByACopyAfterRestore: a block that a copy has claimed when the store had lost it is not opened again by the
+// machine that had it before: it does not know which addresses of it the copy has given out.
+func TestClaimedByACopyAfterRestore(t *testing.T) {
+	w, h := quietWorld(t)
+	w.clone(h)
+	c := w.hosts[len(w.hosts)-1]
+	c.self.MachineID = h.self.MachineID
+	before := h.records().Blocks
+	w.store.save()
+	for len(h.records().Blocks) == len(before) && w.added(h) {
+	}
+	i := slices.IndexFunc(h.records().Blocks, func(r Record) bool { return r.Block != before[0].Block })
+	block := h.records().Blocks[i].Block
+	path := ipam.BlockPath(w.config.Pool, block)
+	w.store.restore(w.store.saved[0], false)
+	for !c.hasRecord(path) && w.added(c) {
+	}
+	if !c.hasRecord(path) {
+		t.Fatal("the copy has not claimed the block")
+	}
+	w.quiet(2)
+	if o := h.overview(t); o.Closed != nil || !o.Copied || slices.Contains(o.Open(), block) {
+		t.Errorf("%v is open, closed because of %v, and it knows of the copy: %v", o.Open(), o.Closed, o.Copied)
+	}
+	if w.quiet(6); w.store.entries[path].Index == 0 {
+		t.Error("the block is free, and the copy may have addresses of it")
 	}
 }

@@ -545,7 +545,7 @@ func (w *world) repair(h *fakeHost) {
 	entries := maps.Clone(w.store.entries)
 	delete(entries, ipam.NodePath(original.self.Instance))
 	for path, e := range entries { // what the copy has claimed
-		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) && !original.hasRecord(path) {
+		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) && !original.keeps(path) {
 			delete(entries, path)
 		}
 	}

@@ -56,8 +56,8 @@ type reclaimer struct {
 
 // examine deletes the entry of a block if its time has come.
 func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted bool, err error) {
-	if c.owns(o) && c.copied && !c.mayBeOurs(o.Block, o) {
-		return false, nil // the copy may still have addresses of it: an operator knows
+	if c.isOfCopy(o.Block, o) {
+		return false, nil
 	}
 	if c.owns(o) {
 		used, err := c.used(ctx, o.Block)

@@ -168,6 +168,12 @@ func (s *session) mayBeOurs(b ipam.Block, o *owner) bool {
 
 // isOurBoot tells whether a boot is one of this machine.
 func (s *session) isOurBoot(boot string) bool {
+// isOfCopy tells whether an entry of this machine's instance is that of a copy, which was refused. The copy may still
+// have addresses of the block: an operator knows.
+func (s *session) isOfCopy(b ipam.Block, o *owner) bool {
+	return s.copied && s.owns(o) && !s.mayBeOurs(b, o)
+}
+
 	return boot == s.host.Boot || slices.Contains(s.boots, boot)
 }
 

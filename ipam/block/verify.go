@@ -182,7 +182,7 @@ func (s *session) verifyOwned(ctx context.Context, r Record) error {
 		return err
 	case o == nil:
 		return s.assert(ctx, r)
-	case !s.owns(o):
+	case !s.owns(o) || s.isOfCopy(r.Block, o):
 		return s.lose(ctx, r, o)
 	}
 	return s.keep(ctx, r, r.found(o))
@@ -218,7 +218,7 @@ func (s *session) assert(ctx context.Context, r Record) error {
 			return err
 		case o == nil:
 			return fmt.Errorf("block %s: %w: it changes at the moment", r.Block, ipam.ErrConflict)
-		case !s.owns(o):
+		case !s.owns(o) || s.isOfCopy(r.Block, o):
 			return s.lose(ctx, r, o)
 		}
 		return s.keep(ctx, r, r.found(o))

@@ -94,27 +94,65 @@ func TestCopyWithMemory(t *testing.T) {
 	}
 }
 
-// TestGivenBackByACopy: what one of them gives back before, another host may give out, too, until they are refused.
+// TestGivenBackByACopy: what one of them gives back stays theirs if the other one verifies: both are refused before. The
+// same goes for what the other one has claimed.
 func TestGivenBackByACopy(t *testing.T) {
+	for name, begin := range map[string]func(w *world, h, c *fakeHost){
+		"given back": func(w *world, h, c *fakeHost) {
+			w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+			w.drain()
+			if !w.added(h) {
+				w.fail("the other one gives out nothing")
+			}
+		},
+		"claimed": func(w *world, h, c *fakeHost) {
+			for w.count() == 1 && w.added(h) {
+			}
+			w.maintain(c)
+			w.drain()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, h := quietWorld(t)
+			w.del(h, h.namespaces...)
+			w.drain()
+			w.now += h.config.Cooldown
+			w.copy(h)
+			c := w.hosts[len(w.hosts)-1]
+			begin(w, h, c)
+			blocks := w.count()
+			w.quiet(2)
+			for _, h := range []*fakeHost{h, c} {
+				if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+					t.Errorf("after two rounds %s is closed because of %v", h, o.Closed)
+				}
+			}
+			for range 6 {
+				w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+				w.maintain(c)
+				w.quiet(1)
+			}
+			if blocks == 0 || w.count() != blocks {
+				t.Errorf("of %d blocks %d are left", blocks, w.count())
+			}
+		})
+	}
+}
+
+// TestGivenBackBeforeACopy: nor is what a host was giving back when it was copied given out by the copy.
+func TestGivenBackBeforeACopy(t *testing.T) {
 	w, h := quietWorld(t)
 	w.del(h, h.namespaces...)
 	w.drain()
-	w.now += settle
-	w.copy(h)
-	c := w.hosts[len(w.hosts)-1]
-	w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+	w.now += h.config.Cooldown
+	w.start(h, "release", func() { _, _ = h.agent.Release(t.Context(), 0, 0) })
 	w.drain()
-	if w.count() != 0 {
-		t.Fatal("the copy has given back nothing")
+	w.copy(h)
+	if o := w.hosts[len(w.hosts)-1].overview(t); len(o.Open()) != 0 || len(o.Blocks) != 1 {
+		t.Errorf("of %v the copy gives out addresses of %v", o.Blocks, o.Open())
 	}
-	if !w.added(w.hosts[1]) || !w.added(h) {
-		t.Error("one of the other hosts gives out nothing")
-	}
-	w.quiet(7)
-	for _, h := range []*fakeHost{h, c} {
-		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
-			t.Errorf("%s is closed because of %v", h, o.Closed)
-		}
+	if w.quiet(6); w.count() != 0 {
+		t.Errorf("%d blocks are left", w.count())
 	}
 }
 

@@ -6,6 +6,7 @@ package block
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -46,6 +47,19 @@ var bugs = map[string]bug{
 			}
 			n.Renewed = h.agent.moment(h.self.Boot)
 			return mustEncode(n)
+		},
+	},
+	"a block is given back at once, so that a copy with the memory cannot object": {
+		3700,
+		func(f *features) { f.copies, f.churn = true, true },
+		func(h *fakeHost, name string, data []byte) []byte {
+			return editRecords(name, data, func(r *records) {
+				for i := range r.Blocks {
+					if r.Blocks[i].State == Releasing {
+						r.Blocks[i].Offered = moment{Time: time.Unix(1, 0).UTC(), Uptime: math.MinInt64 / 2, Boot: h.self.Boot}
+					}
+				}
+			})
 		},
 	},
 	"Nomad's word alone is enough to reclaim": {

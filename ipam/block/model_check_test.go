@@ -83,7 +83,7 @@ func (g *ghost) before(s *fakeStore, r *request) {
 	}
 	for _, owner := range r.previous {
 		switch {
-		case owner.twin != nil && owner.twin == r.host && !owner.couldObject(): // it may give out addresses of it until it can
+		case owner.twin != nil && owner.twin == r.host && !owner.couldKeep(r): // it may give out addresses of it until it can
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by a twin to which the other could not object"]++
 		case !owner.uses(r.path):
@@ -366,6 +366,15 @@ func (h *fakeHost) couldObject() bool {
 		return from >= c.forked && o.attentive(from, h.now) && c.attentive(from, h.now)
 	}
 	return c.registered < 0 || o.attentive(c.registered, min(h.now, c.registered+settle))
+}
+
+// couldKeep tells whether the twin of a machine that deletes an entry could say that there are two of them. With one
+// memory, what is given back was offered for a while.
+func (h *fakeHost) couldKeep(r *request) bool {
+	if h.memory || h.twin.memory {
+		return h.attentive(r.sent-settle, r.sent)
+	}
+	return h.couldObject()
 }
 
 // informed tells whether the copy of a disk could know of its original: that one had its place

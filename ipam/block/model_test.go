@@ -658,6 +658,7 @@ func (w *world) releaseAll() {
 			})
 			w.drain()
 		}
+		w.advance(settle) // in which copies could object
 	}
 }
 

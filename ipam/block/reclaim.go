@@ -67,6 +67,11 @@ func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted
 		if used { // the records were lost, and the leases were not
 			return false, c.regain(ctx, o)
 		}
+		if _, again := c.view.Useless[path]; !again {
+			if err := c.challengeCopies(ctx); err != nil { // a copy of this machine may have claimed it
+				return false, err
+			}
+		}
 		return c.deleteOnce(ctx, path, o.index, true, settle)
 	}
 	useless, err := c.isUseless(ctx, o.Host)

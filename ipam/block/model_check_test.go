@@ -121,6 +121,7 @@ func (g *ghost) after(s *fakeStore, r *request) {
 	owners := g.owners(s, s.entries, r.path)
 	for _, x := range s.hosts {
 		switch {
+		case x == r.host && len(owners) == 0: // it is recovered, so that no other claims it
 		case x == r.host && x.usesOld(r.path), !slices.Contains(owners, x) && x.uses(r.path):
 			g.judge(s, r, x)
 		case slices.Contains(owners, x):

@@ -55,7 +55,8 @@ func (l *Leases) Recover(ctx context.Context, always bool, used func() ([]netip.
 	return recovered, err
 }
 
-// foundRestored tells without the store whether it was lately found to have been restored.
+// foundRestored tells without the store whether it was lately found to have been restored, or to have lost again what was
+// recovered.
 func (l *Leases) foundRestored() (bool, error) {
 	self, err := l.self()
 	if err != nil {
@@ -63,7 +64,8 @@ func (l *Leases) foundRestored() (bool, error) {
 	}
 	now := l.moment(self.Boot)
 	v, err := l.readView(now)
-	return err == nil && now.within(settle, v.Restored), err
+	isGone := func(path string) bool { _, gone := v.Gone[path]; return gone }
+	return err == nil && (now.within(settle, v.Restored) || slices.ContainsFunc(v.Recovered, isGone)), err
 }
 
 // unknown returns the blocks of addresses that have neither an entry nor a record.
@@ -94,5 +96,8 @@ func (s *session) recover(ctx context.Context, b ipam.Block, gone ipam.Host) (cr
 	}
 	s.Logger.Warn("namespaces of this host have addresses of a block that is unknown: it is claimed, and closed until it is unused", "pool", s.Config.Pool, "block", b)
 	s.view.note(s.path(b), index)
+	if !slices.Contains(s.view.Recovered, s.path(b)) {
+		s.view.Recovered = append(s.view.Recovered, s.path(b))
+	}
 	return true, s.writeView()
 }

@@ -131,3 +131,22 @@ func TestClaimable(t *testing.T) {
 		t.Errorf("with another configuration: %v", err)
 	}
 }
+
+// TestRecoverAgain: what was recovered, and vanishes with a restore that does not show by the index, is recovered again.
+func TestRecoverAgain(t *testing.T) {
+	m := &storetest.Fake{}
+	host := testHost(t, m, "a")
+	used := func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("10.91.0.70")}, nil }
+	got, err := host.Recover(t.Context(), true, used)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("recovered %v, %v", got, err)
+	}
+	path := ipam.BlockPath("lab", got[0])
+	entry, err := m.Get(t.Context(), path)
+	if err := errors.Join(err, m.Delete(t.Context(), path, entry.Index), host.Verify(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := host.Recover(t.Context(), false, used); err != nil || len(again) != 1 {
+		t.Errorf("again: %v, %v", again, err)
+	}
+}

@@ -42,6 +42,8 @@ type view struct {
 	Useless suspects `json:"useless"`
 	// Silent are the entries of hosts, since when they have been as they are.
 	Silent suspects `json:"silent,omitempty"`
+	// Recovered are the paths of blocks of which only namespaces of this host knew.
+	Recovered []string `json:"recovered,omitempty"`
 	// entries are those of the last listing, by path.
 	entries map[string]uint64
 	// written is the file.

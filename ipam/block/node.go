@@ -15,6 +15,8 @@ import (
 
 const (
 	nodeFile = "node.json"
+	// nodeVersion is that of node.json. It rises with every change of what it has. Files of before it have none.
+	nodeVersion = 1
 	// mostNonces are the host's own that it remembers: the store may be restored to one. So are its
 	// boots.
 	mostNonces = 64
@@ -26,6 +28,7 @@ const (
 
 // node is what this host wrote to its own entry below nodes/.
 type node struct {
+	Version   int    `json:"version"`
 	Instance  string `json:"instance"`
 	MachineID string `json:"machineID"`
 	// Boot is that of the last nonce.
@@ -57,7 +60,11 @@ type node struct {
 // readNode reads what the host wrote. Another instance begins anew.
 func (l *Leases) readNode(instance string) (*node, error) {
 	n := &node{}
-	if err := readJSON(l.node, nodeFile, n); err != nil {
+	err := readJSON(l.node, nodeFile, n)
+	if n.Version > nodeVersion { // whatever else it says
+		err = fmt.Errorf("version is %d, want at most %d: it was written by a later release", n.Version, nodeVersion)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or, if no other machine is a copy of this one, remove it and delete the store's %s",
 			l.node.pathOf(nodeFile), err, ipam.NodePath(instance))
 	}
@@ -267,6 +274,7 @@ func (r *registration) remember(nonce string) error {
 }
 
 func (r *registration) save() error {
+	r.node.Version = nodeVersion
 	return errors.Join(writeJSON(r.session.node, nodeFile, r.node), r.saveOfBoot())
 }
 

@@ -335,7 +335,7 @@ func (w *world) restore() {
 func (h *fakeHost) wipe(leases bool) {
 	h.logf("%s loses its state, leases: %v", h, leases)
 	h.end()
-	h.files, h.verifications, h.created, h.registered, h.confirmed = map[string][]byte{}, nil, h.now, -1, -1
+	h.files, h.verifications, h.recovered, h.created, h.registered, h.confirmed = map[string][]byte{}, nil, false, h.now, -1, -1
 	h.separate()
 	h.self.Instance = h.id()
 	h.bear()

@@ -38,7 +38,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the nonce is not renewed, so that a copy with the memory is not found": {
-		3180,
+		3700,
 		func(f *features) { f.copies = true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			n := &node{}
@@ -78,7 +78,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"a state directory that was restored is believed": {
-		8125,
+		15900,
 		func(f *features) { f.backups, f.churn = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			r := &records{}
@@ -89,7 +89,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the fence is not obeyed": {
-		380,
+		1250,
 		func(f *features) { f.partitions, f.deaths = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			return editRecords(name, data, func(r *records) { r.Verified.Uptime = h.agent.moment(h.self.Boot).Uptime })

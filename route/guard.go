@@ -23,7 +23,8 @@ import (
 
 // guard keeps packets out of a pool's VXLAN that are not of its hosts: a table of nftables, whose drops no
 // other rule overrides. It drops what allocations, and users other than root, send to the UDP port of
-// the VXLAN on any host, because that may leave with the address of this host. It drops what others
+// the VXLAN on any host, because that may leave with the address of this host, and what does leave with it by whatever
+// interface it came. It drops what others
 // than the sources send to this host in the VXLAN. It also drops what allocations send from the port: with
 // the address of this host that would be a connection of which the VXLAN of a host is the answer, and the
 // allocation would get the packets of others.
@@ -48,9 +49,13 @@ const tablePrefix = "allocnet-"
 // those of allocations, on the same parent, so that they reach it.
 var kinds = []string{"veth", "bridge", "macvlan", "ipvlan", "netkit"}
 
-// ofUser is the mark of what a user other than root sends to allocations of other hosts. The packet of the
-// VXLAN has it, too, and is of the same user to nftables. A user cannot mark packets.
+// ofUser is a bit of the priority of what a user other than root sends to allocations of other hosts, from the end of its
+// way to the device until it is recognized as the packet of the VXLAN, which has it, too, and is of the same user to
+// nftables. A user can set priorities up to 6 only, and unlike the mark it decides no route.
 const ofUser = 1 << 29
+
+// leaving is the priority of rules for packets as they leave: after all translation of addresses.
+var leaving = nftables.ChainPriorityRef(*nftables.ChainPriorityLast - 1)
 
 // table is what the kernel has to have.
 func (g *guard) table() *netfilter.Table {
@@ -63,12 +68,21 @@ func (g *guard) table() *netfilter.Table {
 		fromAllocations = append(fromAllocations, slices.Concat(isFrom, g.isToPort(), drop))
 		fromPort = append(fromPort, slices.Concat(isFrom, g.isFromPort(), drop))
 	}
-	isOfUser := []expr.Any{&expr.Meta{Key: expr.MetaKeySKUID, Register: netfilter.Register}, compare(expr.CmpOpNeq, make([]byte, 4))}
-	output := [][]expr.Any{
-		slices.Concat(netfilter.LinkMatch(expr.MetaKeyOIFNAME, expr.CmpOpEq, g.device), isOfUser, setMark(ofUser)),
+	isOfUser := isNotZero(expr.MetaKeySKUID)
+	output := slices.Concat(
 		// The pool's gateway is an address of this host.
-		slices.Concat(netfilter.LinkMatch(expr.MetaKeyOIFNAME, expr.CmpOpEq, loopback), g.isToPort(), isOfUser, drop),
-	}
+		[][]expr.Any{slices.Concat(netfilter.LinkMatch(expr.MetaKeyOIFNAME, expr.CmpOpEq, loopback), g.isToPort(), isOfUser, drop)},
+		inside,
+		[][]expr.Any{slices.Concat(g.isToPort(), isOfUser, isBitUnset(ofUser), drop), slices.Concat(g.isToPort(), isOfUser, setBit(ofUser, 0))},
+	)
+	isForwardedAsOwn := slices.Concat(isNotZero(expr.MetaKeyIIF), netfilter.FromLocalMatch())
+	postrouting := slices.Concat(
+		[][]expr.Any{slices.Concat(netfilter.LinkMatch(expr.MetaKeyOIFNAME, expr.CmpOpEq, g.device), isOfUser, setBit(ofUser, ofUser))},
+		inside,
+		// A packet of a VXLAN has come by its device.
+		[][]expr.Any{slices.Concat(netfilter.LinkMatch(iifkind, expr.CmpOpEq, "vxlan"), netfilter.Verdict(expr.VerdictAccept, ""))},
+		[][]expr.Any{slices.Concat(g.isToPort(), isForwardedAsOwn, drop), slices.Concat(g.isFromPort(), isForwardedAsOwn, drop)},
+	)
 	input := slices.Clone(fromAllocations)
 	if g.underlay == loopback { // the host announces its address, and is reached by any interface
 		input = nil
@@ -83,16 +97,17 @@ func (g *guard) table() *netfilter.Table {
 	}
 	comment := g.comment()
 	t.Chains = []netfilter.Chain{
-		chain("forward", nftables.ChainHookForward, comment, slices.Concat(inside, fromAllocations, fromPort)),
-		chain("output", nftables.ChainHookOutput, comment, slices.Concat(output, inside, [][]expr.Any{slices.Concat(g.isToPort(), isOfUser, isUnmarked(ofUser), drop)})),
-		chain("input", nftables.ChainHookInput, comment, input),
+		chain("forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, comment, slices.Concat(inside, fromAllocations, fromPort)),
+		chain("output", nftables.ChainHookOutput, nftables.ChainPriorityFilter, comment, output),
+		chain("input", nftables.ChainHookInput, nftables.ChainPriorityFilter, comment, input),
+		chain("postrouting", nftables.ChainHookPostrouting, leaving, comment, postrouting),
 	}
 	return t
 }
 
 // chain returns a chain whose rules have a comment.
-func chain(name string, number *nftables.ChainHook, comment string, rules [][]expr.Any) netfilter.Chain {
-	c := netfilter.Chain{Name: name, Hook: &netfilter.Hook{Number: number, Priority: nftables.ChainPriorityFilter, Filters: true}}
+func chain(name string, number *nftables.ChainHook, priority *nftables.ChainPriority, comment string, rules [][]expr.Any) netfilter.Chain {
+	c := netfilter.Chain{Name: name, Hook: &netfilter.Hook{Number: number, Priority: priority, Filters: true}}
 	for _, exprs := range rules {
 		c.Rules = append(c.Rules, netfilter.Rule{Chain: name, Exprs: exprs, Comment: comment})
 	}
@@ -159,10 +174,15 @@ func guards() (map[string][][]string, error) {
 	return all, err
 }
 
-// IsGuarded is whether something drops what allocations send to the VXLAN of a device.
+// IsGuarded is whether something drops what allocations and users send to the VXLAN of a device.
 func IsGuarded(device string) (bool, error) {
 	all, err := guards()
-	return len(all[device]) > 0 && len(all[device][0]) > 0, err // the first chain is that of allocations
+	for i, c := range (&guard{device: device}).table().Chains {
+		if c.Name != "input" && (all[device] == nil || len(all[device][i]) == 0) { // that one may have no rules
+			return false, err
+		}
+	}
+	return true, err
 }
 
 // doGuard replaces the table in one transaction, or removes it.
@@ -220,21 +240,26 @@ func (g *guard) isFromPort() []expr.Any {
 	return match
 }
 
-// masked loads those bits of the mark of a packet that are in a mask, and others.
+// isNotZero is whether a number that a packet has is not zero.
+func isNotZero(key expr.MetaKey) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: netfilter.Register}, compare(expr.CmpOpNeq, make([]byte, 4))}
+}
+
+// masked loads those bits of the priority of a packet that are in a mask, and others.
 func masked(mask, others uint32) []expr.Any {
 	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: netfilter.Register},
+		&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: netfilter.Register},
 		&expr.Bitwise{SourceRegister: netfilter.Register, DestRegister: netfilter.Register, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, mask), Xor: binary.NativeEndian.AppendUint32(nil, others)},
 	}
 }
 
-// setMark sets a bit of the mark.
-func setMark(bit uint32) []expr.Any {
-	return append(masked(^bit, bit), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: netfilter.Register})
+// setBit gives a bit of the priority a value.
+func setBit(bit, value uint32) []expr.Any {
+	return append(masked(^bit, value), &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register})
 }
 
-// isUnmarked is whether a bit of the mark is not set.
-func isUnmarked(bit uint32) []expr.Any {
+// isBitUnset is whether a bit of the priority is not set.
+func isBitUnset(bit uint32) []expr.Any {
 	return append(masked(bit, 0), compare(expr.CmpOpEq, make([]byte, 4)))
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,10 +62,15 @@ type leave struct {
 	stranded map[string][]ipam.Block
 	// used returns the addresses in the namespaces of the host.
 	used func() (map[netip.Addr]string, error)
+	// pause is how long it waits for copies of this host that can object, in each of objectionPauses.
+	pause time.Duration
 }
 
+// objectionPauses are enough for two periods in which a copy can object: of the host, and of what it gives back.
+const objectionPauses = 20
+
 func newClusterLeave(s *settings) *cobra.Command {
-	l := &leave{used: netns.Addresses}
+	l := &leave{used: netns.Addresses, pause: 5 * time.Second}
 	var f agentFlags
 	cmd := &cobra.Command{
 		Use:   "leave",
@@ -83,6 +89,8 @@ If the store does not answer, or the network of a pool was removed before, the r
 devices are removed nevertheless, the blocks that stay this host's are named, and the exit
 code is 1. So it is if the firewall keeps what lets packets through: the blocks are given
 back. The command can be repeated.
+
+It takes 40 s if the host has blocks in a store that others use: a copy of this machine can object meanwhile.
 
 --json prints a list of what was given back of each pool, and needs --yes.`,
 		Example: `  allocnet cluster leave --yes`,
@@ -283,11 +291,9 @@ func (l *leave) blocks(ctx context.Context) (map[string][]ipam.Block, error) {
 // release gives the blocks back. All pools are attempted.
 func (l *leave) release(ctx context.Context, out io.Writer) ([]releasedJSON, error) {
 	var errs []error
-	all := []releasedJSON{}
+	all, given := []releasedJSON{}, l.giveBack(ctx)
 	for _, name := range slices.Sorted(maps.Keys(l.pools)) {
-		limited, stop := context.WithTimeout(ctx, storeTimeout)
-		released, err := l.pools[name].Leave(limited)
-		stop()
+		released, err := given[name].blocks, given[name].err
 		all = append(all, releasedJSON{name, append([]ipam.Block{}, released...), []netip.Addr{}})
 		if len(released) > 0 {
 			_, _ = fmt.Fprintf(out, "released of pool %s: %s\n", name, strings.Join(texts(released), " ")) // the exit code tells
@@ -302,6 +308,39 @@ func (l *leave) release(ctx context.Context, out io.Writer) ([]releasedJSON, err
 		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, strings.Join(texts(l.stranded[name]), " ")))
 	}
 	return all, errors.Join(errs...)
+}
+
+// givenBack is what a pool has got back, and why not more.
+type givenBack struct {
+	blocks []ipam.Block
+	err    error
+}
+
+// giveBack gives back the blocks of all pools, and waits as long as only a copy of this host could object.
+func (l *leave) giveBack(ctx context.Context) map[string]*givenBack {
+	all := map[string]*givenBack{}
+	for name := range l.pools {
+		all[name] = &givenBack{}
+	}
+	for range objectionPauses {
+		waits := false
+		for name, g := range all {
+			limited, stop := context.WithTimeout(ctx, storeTimeout)
+			released, err := l.pools[name].Leave(limited)
+			stop()
+			g.blocks, g.err = append(g.blocks, released...), err
+			waits = waits || errors.Is(err, block.ErrObjection)
+		}
+		if !waits {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return all
+		case <-time.After(l.pause):
+		}
+	}
+	return all
 }
 
 // stillHeld is why blocks stay although the store has answered.

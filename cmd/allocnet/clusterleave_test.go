@@ -54,7 +54,9 @@ type leftPool struct {
 	leases []local.Lease
 	// lost are blocks that another host has.
 	lost []ipam.Block
-	err  error
+	// objections is how often a copy of the host could object.
+	objections int
+	err        error
 }
 
 func (f *leftPool) Usage(context.Context) (pool.Usage, error) {
@@ -71,6 +73,9 @@ func (f *leftPool) Usage(context.Context) (pool.Usage, error) {
 func (f *leftPool) Leases(context.Context) ([]local.Lease, error) { return f.leases, nil }
 
 func (f *leftPool) Leave(context.Context) ([]ipam.Block, error) {
+	if f.objections--; f.objections >= 0 {
+		return nil, fmt.Errorf("release: %w", block.ErrObjection)
+	}
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -197,6 +202,20 @@ func TestClusterLeaveKeeps(t *testing.T) {
 		want := "pool web: 10.91.0.0/26 still belong to this host: repeat the command: what is attached since keeps them: 10.91.0.2 (allocation a2, eth1, pool web)"
 		if leases != nil && (exitCode(err) != exitFailed || err.Error() != want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestClusterLeaveWaits: as long as only a copy of the host could object, and not for ever.
+func TestClusterLeaveWaits(t *testing.T) {
+	for objections, want := range map[int]int{0: 1, 3: 1, 1000: 0} {
+		l := leave{
+			pools: map[string]leavingPool{"web": &leftPool{blocks: []ipam.Block{netip.MustParsePrefix("10.91.0.0/26")}, objections: objections}},
+			used:  func() (map[netip.Addr]string, error) { return map[netip.Addr]string{}, nil },
+		}
+		released, err := l.release(t.Context(), io.Discard)
+		if len(released[0].Blocks) != want || (want == 0) != errors.Is(err, block.ErrObjection) {
+			t.Errorf("%d objections: %v, %v, want %d", objections, released, err, want)
 		}
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/ipam/block"
 	"github.com/allocnet/allocnet/ipam/local"
 	"github.com/allocnet/allocnet/ipam/reserved"
 	"github.com/allocnet/allocnet/nomad/rest"
@@ -114,6 +115,7 @@ var outcomes = map[string]struct {
 	"ipam.ErrConflict":                        {ipam.ErrConflict, conflict},
 	"ipam.ErrRefused":                         {ipam.ErrRefused, unavailable},
 	"ipam.ErrUnavailable":                     {ipam.ErrUnavailable, unavailable},
+	"ipam/block.ErrObjection":                 {block.ErrObjection, unavailable},
 	"ipam/local.FullError":                    {&local.FullError{}, unavailable},
 	"ipam/local.HeldError":                    {&local.HeldError{}, unavailable},
 	"ipam/reserved.FullError":                 {&reserved.FullError{}, unavailable},

@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -34,15 +36,50 @@ func inVXLANFrom(t testing.TB, from string, h *host, port int, text string) []by
 	if err != nil {
 		t.Fatal(err)
 	}
+	return slices.Concat([]byte{8, 0, 0, 0, 0, 0, 7, 0}, mac, []byte{2, 0, 0, 0, 0, 9, 8, 0}, datagram(from, h.addresses[0], port, text))
+}
+
+// datagram returns a packet of UDP.
+func datagram(from, to string, port int, text string) []byte {
 	udp := binary.BigEndian.AppendUint16(nil, 9)
 	for _, n := range []int{port, 8 + len(text), 0} {
 		udp = binary.BigEndian.AppendUint16(udp, uint16(n))
 	}
 	udp = append(udp, text...)
-	source, destination := netip.MustParseAddr(from), netip.MustParseAddr(h.addresses[0])
+	source, destination := netip.MustParseAddr(from), netip.MustParseAddr(to)
 	packet := slices.Concat([]byte{0x45, 0, 0, byte(20 + len(udp)), 0, 0, 0, 0, 64, 17, 0, 0}, source.AsSlice(), destination.AsSlice())
 	binary.BigEndian.PutUint16(packet[10:], checksum(packet))
-	return slices.Concat([]byte{8, 0, 0, 0, 0, 0, 7, 0}, mac, []byte{2, 0, 0, 0, 0, 9, 8, 0}, packet, udp)
+	return slices.Concat(packet, udp)
+}
+
+// tunnel makes a tun or tap device on a host, as of a virtual machine, and returns what sends packets by it.
+func tunnel(t testing.TB, h *host, name string, mode netlink.TuntapMode, subnet string) (send func(packet []byte)) {
+	t.Helper()
+	var queue *os.File
+	h.do(t, func() error {
+		device := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: mode, Flags: unix.IFF_NO_PI | unix.IFF_TUN_EXCL, Queues: 1}
+		if err := netlink.LinkAdd(device); err != nil {
+			return err
+		}
+		queue = device.Fds[0]
+		if mode == netlink.TUNTAP_MODE_TAP {
+			if err := netlink.LinkSetHardwareAddr(device, net.HardwareAddr{2, 0, 0, 0, 7, 1}); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(device)
+	})
+	t.Cleanup(func() { _ = queue.Close() })
+	address(t, h.name, name, subnet)
+	var ethernet []byte
+	if mode == netlink.TUNTAP_MODE_TAP {
+		ethernet = []byte{2, 0, 0, 0, 7, 1, 2, 0, 0, 0, 7, 2, 8, 0}
+	}
+	return func(packet []byte) {
+		if _, err := queue.Write(slices.Concat(ethernet, packet)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // sendUDP sends a datagram from a namespace, by a command that may be for another user.
@@ -119,18 +156,26 @@ func TestInjection(t *testing.T) {
 	masquerade(t, a)
 	next := inbox(t, b, 9000)
 	besideHost(t, a)
+	by := func(ns string, as ...string) func(data []byte) {
+		return func(data []byte) { sendUDP(t, ns, data, "172.31.0.2", vxlanPort, as...) }
+	}
+	byTunnel := func(mode netlink.TuntapMode, name, from string) func(data []byte) {
+		send := tunnel(t, a, name, mode, netip.MustParseAddr(from).Prev().String()+"/24")
+		return func(data []byte) { send(datagram(from, "172.31.0.2", vxlanPort, string(data))) }
+	}
 	for name, test := range map[string]struct {
-		ns      string
-		as      []string
+		send    func(data []byte)
 		guarded *host
 	}{
-		"an allocation": {"a-alloc", nil, a},
-		"an allocation on a parent that the host has": {"beside", nil, a},
-		"a user of a host":                            {"a", asUser, a},
-		"another machine":                             {"router", nil, b},
+		"an allocation": {by("a-alloc"), a},
+		"an allocation on a parent that the host has": {by("beside"), a},
+		"an allocation behind a tun device":           {byTunnel(netlink.TUNTAP_MODE_TUN, "tun7", "10.78.0.2"), a},
+		"an allocation behind a tap device":           {byTunnel(netlink.TUNTAP_MODE_TAP, "tap7", "10.79.0.2"), a},
+		"a user of a host":                            {by("a", asUser...), a},
+		"another machine":                             {by("router"), b},
 	} {
 		inject := func(text string) string {
-			sendUDP(t, test.ns, inVXLAN(t, b, 9000, text), "172.31.0.2", vxlanPort, test.as...)
+			test.send(inVXLAN(t, b, 9000, text))
 			sendUDP(t, "a-alloc", []byte("after "+text), b.addresses[0], 9000)
 			return next()
 		}
@@ -149,17 +194,21 @@ func TestInjection(t *testing.T) {
 	}
 	requireTraffic(t, hosts, 1400)
 	requireGuarded(t, a, true)
-	sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", "forward")
-	requireGuarded(t, a, false)
-	a.apply(t, p, hosts)
-	requireGuarded(t, a, true)
+	for _, chain := range []string{"forward", "output", "postrouting"} {
+		sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", chain)
+		requireGuarded(t, a, false)
+		a.apply(t, p, hosts)
+		requireGuarded(t, a, true)
+	}
 	inner := inbox(t, b, vxlanPort)
 	sendUDP(t, "a-alloc", []byte("a VXLAN of allocations"), b.addresses[0], vxlanPort)
 	if got := inner(); got != "a VXLAN of allocations" {
 		t.Errorf("got %q", got)
 	}
 	sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "delete", "table", "ip", "masq")
-	ip(t, "-n a link del lan")
+	for _, device := range []string{"lan", "tun7", "tap7"} {
+		ip(t, "-n a link del %s", device)
+	}
 	leave(t, hosts, before)
 	for _, h := range hosts {
 		if rules := sandbox.Run(t, "ip", "netns", "exec", h.name, "nft", "list", "ruleset"); strings.Contains(rules, "allocnet") {
@@ -180,6 +229,11 @@ func TestUsers(t *testing.T) {
 			}
 			join(t, p, hosts)
 			next := inbox(t, b, 9000)
+			// What tells them from forged packets is seen by no rule of others.
+			sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "add table inet spy; add chain inet spy out { type filter hook postrouting priority 0; }; add rule inet spy out meta mark != 0 drop")
+			for _, family := range []string{"-4", "-6"} {
+				ip(t, "-n a %s rule add fwmark 0x20000000/0x20000000 unreachable", family)
+			}
 			sendUDP(t, "a", []byte("of a user"), b.addresses[0], 9000, asUser...)
 			sendUDP(t, "a-alloc", []byte("of an allocation"), b.addresses[0], 9000)
 			if got := next(); got != "of a user" {
@@ -255,6 +309,8 @@ func TestShadowed(t *testing.T) {
 	if isShadowed() {
 		t.Error("with the guard, the allocation does not get the packet")
 	}
-	sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", "forward")
+	for _, chain := range []string{"forward", "postrouting"} {
+		sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", chain)
+	}
 	sandbox.Eventually(t, "without the guard, another one gets the packet", isShadowed)
 }

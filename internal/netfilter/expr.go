@@ -80,8 +80,17 @@ func PortMatch(protocol byte, port uint16) []expr.Any {
 
 // LocalMatch matches packets to addresses of this host.
 func LocalMatch() []expr.Any {
+	return localMatch(&expr.Fib{Register: Register, FlagDADDR: true, ResultADDRTYPE: true})
+}
+
+// FromLocalMatch matches packets from addresses of this host.
+func FromLocalMatch() []expr.Any {
+	return localMatch(&expr.Fib{Register: Register, FlagSADDR: true, ResultADDRTYPE: true})
+}
+
+func localMatch(address *expr.Fib) []expr.Any {
 	return []expr.Any{
-		&expr.Fib{Register: Register, FlagDADDR: true, ResultADDRTYPE: true},
+		address,
 		&expr.Cmp{Op: expr.CmpOpEq, Register: Register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
 }

@@ -6,6 +6,7 @@ package block
 import (
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,27 +94,65 @@ func TestCopyWithMemory(t *testing.T) {
 	}
 }
 
-// TestGivenBackByACopy: what one of them gives back before, another host may give out, too, until they are refused.
+// TestGivenBackByACopy: what one of them gives back stays theirs if the other one verifies: both are refused before. The
+// same goes for what the other one has claimed.
 func TestGivenBackByACopy(t *testing.T) {
+	for name, begin := range map[string]func(w *world, h, c *fakeHost){
+		"given back": func(w *world, h, c *fakeHost) {
+			w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+			w.drain()
+			if !w.added(h) {
+				w.fail("the other one gives out nothing")
+			}
+		},
+		"claimed": func(w *world, h, c *fakeHost) {
+			for w.count() == 1 && w.added(h) {
+			}
+			w.maintain(c)
+			w.drain()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, h := quietWorld(t)
+			w.del(h, h.namespaces...)
+			w.drain()
+			w.now += h.config.Cooldown
+			w.copy(h)
+			c := w.hosts[len(w.hosts)-1]
+			begin(w, h, c)
+			blocks := w.count()
+			w.quiet(2)
+			for _, h := range []*fakeHost{h, c} {
+				if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
+					t.Errorf("after two rounds %s is closed because of %v", h, o.Closed)
+				}
+			}
+			for range 6 {
+				w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+				w.maintain(c)
+				w.quiet(1)
+			}
+			if blocks == 0 || w.count() != blocks {
+				t.Errorf("of %d blocks %d are left", blocks, w.count())
+			}
+		})
+	}
+}
+
+// TestGivenBackBeforeACopy: nor is what a host was giving back when it was copied given out by the copy.
+func TestGivenBackBeforeACopy(t *testing.T) {
 	w, h := quietWorld(t)
 	w.del(h, h.namespaces...)
 	w.drain()
-	w.now += settle
-	w.copy(h)
-	c := w.hosts[len(w.hosts)-1]
-	w.start(c, "release", func() { _, _ = c.agent.Release(t.Context(), 0, 0) })
+	w.now += h.config.Cooldown
+	w.start(h, "release", func() { _, _ = h.agent.Release(t.Context(), 0, 0) })
 	w.drain()
-	if w.count() != 0 {
-		t.Fatal("the copy has given back nothing")
+	w.copy(h)
+	if o := w.hosts[len(w.hosts)-1].overview(t); len(o.Open()) != 0 || len(o.Blocks) != 1 {
+		t.Errorf("of %v the copy gives out addresses of %v", o.Blocks, o.Open())
 	}
-	if !w.added(w.hosts[1]) || !w.added(h) {
-		t.Error("one of the other hosts gives out nothing")
-	}
-	w.quiet(7)
-	for _, h := range []*fakeHost{h, c} {
-		if o := h.overview(t); !errors.Is(o.Closed, ipam.ErrTwin) {
-			t.Errorf("%s is closed because of %v", h, o.Closed)
-		}
+	if w.quiet(6); w.count() != 0 {
+		t.Errorf("%d blocks are left", w.count())
 	}
 }
 
@@ -314,5 +353,34 @@ func TestPaused(t *testing.T) {
 	w.quiet(1)
 	if o := h.overview(t); len(o.Open()) != w.count() {
 		t.Errorf("verified, %v is open, and %d blocks are in the store", o.Open(), w.count())
+	}
+}
+
+// TestClaimedByACopyAfterRestore: a block that a copy has claimed when the store had lost it is not opened again by the
+// machine that had it before: it does not know which addresses of it the copy has given out.
+func TestClaimedByACopyAfterRestore(t *testing.T) {
+	w, h := quietWorld(t)
+	w.clone(h)
+	c := w.hosts[len(w.hosts)-1]
+	c.self.MachineID = h.self.MachineID
+	before := h.records().Blocks
+	w.store.save()
+	for len(h.records().Blocks) == len(before) && w.added(h) {
+	}
+	i := slices.IndexFunc(h.records().Blocks, func(r Record) bool { return r.Block != before[0].Block })
+	block := h.records().Blocks[i].Block
+	path := ipam.BlockPath(w.config.Pool, block)
+	w.store.restore(w.store.saved[0], false)
+	for !c.hasRecord(path) && w.added(c) {
+	}
+	if !c.hasRecord(path) {
+		t.Fatal("the copy has not claimed the block")
+	}
+	w.quiet(2)
+	if o := h.overview(t); o.Closed != nil || !o.Copied || slices.Contains(o.Open(), block) {
+		t.Errorf("%v is open, closed because of %v, and it knows of the copy: %v", o.Open(), o.Closed, o.Copied)
+	}
+	if w.quiet(6); w.store.entries[path].Index == 0 {
+		t.Error("the block is free, and the copy may have addresses of it")
 	}
 }

@@ -38,6 +38,8 @@ var damages = []struct {
 	{"empty", "blocks.json", "unexpected end", func(string) string { return "" }},
 	{"empty", "node.json", "unexpected end", func(string) string { return "" }},
 	{"of another release", "blocks.json", "version is 2, want 1", replacing(`"version":1`, `"version":2`)},
+	{"of a later release", "node.json", "version is 2, want at most 1", replacing(`"version":1`, `"version":2`)},
+	{"of a later release with other keys", "node.json", "version is 2, want at most 1", func(string) string { return `{"version":2,"nonces":{"a":1}}` }},
 	{"of another pool", "blocks.json", `agreed.pool is "other", want lab`, replacing(`"pool":"lab"`, `"pool":"other"`)},
 	{"of an unknown state", "blocks.json", `blocks[0].state is "mine", want claiming, held`, replacing(`"held"`, `"mine"`)},
 	{"without a block", "blocks.json", "blocks[0].block", replacing(`"block":"10.91.0.`, `"no":"10.91.0.`)},

@@ -45,7 +45,10 @@
 // A virtual machine that is copied with its memory is in the same boot, and has the same nonce. So
 // agents write a new nonce every 40 s, and others when they verify, once in an hour: the
 // second of the two finds one that it did not write, and both are refused. Until then both
-// give out addresses of the same blocks.
+// give out addresses of the same blocks. A block that one of them gives back, or has no record of, the other one may be
+// using. So it is marked first, which ends that addresses of it are given out, then a new nonce is written, and the
+// entry is deleted 40 s later: a machine that was copied before the mark has found the nonce, and one that was copied
+// after it gives out no address of the block either.
 //
 // In the boot in which the instance was made, a machine without an agent needs no entry until it
 // finds one, or has used the store for an hour. A machine that finds a block of its instance that it has not claimed

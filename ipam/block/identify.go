@@ -14,7 +14,7 @@ import (
 // instance is in the store then. The caller has locked the store.
 func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host) (isNew bool, err error) {
 	s := &session{Leases: l, store: store, host: host, now: l.moment(host.Boot)}
-	err = s.registerAs(ctx, false)
+	err = s.registerAs(ctx, &registration{})
 	return s.isNew, err
 }
 
@@ -22,7 +22,7 @@ func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host)
 // host: a copy of it that was refused has written others. The caller has locked the store.
 func (l *Leases) Wrote(ctx context.Context, store ipam.Store, self, by ipam.Host) (bool, error) {
 	s := &session{Leases: l, store: store, host: self, now: l.moment(self.Boot)}
-	if err := s.registerAs(ctx, false); err != nil {
+	if err := s.registerAs(ctx, &registration{}); err != nil {
 		return false, err
 	}
 	return !s.copied || s.isOurBoot(by.Boot), nil

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -44,6 +43,10 @@ func TestLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.age(t)
+	if blocks, err := m.Leave(t.Context()); len(blocks) > 0 || !errors.Is(err, block.ErrObjection) {
+		t.Errorf("before a copy can object: left %s, %v", blocks, err)
+	}
+	m.age(t)
 	for _, test := range []struct {
 		what string
 		err  error
@@ -69,7 +72,7 @@ func TestLeaveTooEarly(t *testing.T) {
 	m := newMachine(t, store, nil, "")
 	held := m.mustClaim(t, m.Leases)
 	blocks, err := m.Leave(t.Context())
-	if len(blocks) > 0 || err == nil || !strings.Contains(err.Error(), "in the first 40s after it has registered") {
+	if len(blocks) > 0 || !errors.Is(err, block.ErrObjection) {
 		t.Errorf("left %s, %v", blocks, err)
 	}
 	if o, err := m.Overview(); err != nil || len(o.Blocks) != 1 || o.Blocks[0].Block != held || o.Blocks[0].State != block.Held {
@@ -77,6 +80,10 @@ func TestLeaveTooEarly(t *testing.T) {
 	}
 	if released, err := m.Release(t.Context(), 0, 0); len(released) > 0 || err != nil {
 		t.Errorf("released %s, %v", released, err)
+	}
+	m.age(t)
+	if blocks, err := m.Leave(t.Context()); len(blocks) > 0 || !errors.Is(err, block.ErrObjection) {
+		t.Errorf("before a copy can object: left %s, %v", blocks, err)
 	}
 	m.age(t)
 	if blocks, err := m.Leave(t.Context()); len(blocks) != 1 || err != nil {

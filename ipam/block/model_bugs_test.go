@@ -6,6 +6,7 @@ package block
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the nonce is not renewed, so that a copy with the memory is not found": {
-		3180,
+		3700,
 		func(f *features) { f.copies = true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			n := &node{}
@@ -46,6 +47,19 @@ var bugs = map[string]bug{
 			}
 			n.Renewed = h.agent.moment(h.self.Boot)
 			return mustEncode(n)
+		},
+	},
+	"a block is given back at once, so that a copy with the memory cannot object": {
+		3700,
+		func(f *features) { f.copies, f.churn = true, true },
+		func(h *fakeHost, name string, data []byte) []byte {
+			return editRecords(name, data, func(r *records) {
+				for i := range r.Blocks {
+					if r.Blocks[i].State == Releasing {
+						r.Blocks[i].Offered = moment{Time: time.Unix(1, 0).UTC(), Uptime: math.MinInt64 / 2, Boot: h.self.Boot}
+					}
+				}
+			})
 		},
 	},
 	"Nomad's word alone is enough to reclaim": {
@@ -64,7 +78,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"a state directory that was restored is believed": {
-		8125,
+		15900,
 		func(f *features) { f.backups, f.churn = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			r := &records{}
@@ -75,7 +89,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the fence is not obeyed": {
-		380,
+		1250,
 		func(f *features) { f.partitions, f.deaths = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			return editRecords(name, data, func(r *records) { r.Verified.Uptime = h.agent.moment(h.self.Boot).Uptime })

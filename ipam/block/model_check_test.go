@@ -83,7 +83,7 @@ func (g *ghost) before(s *fakeStore, r *request) {
 	}
 	for _, owner := range r.previous {
 		switch {
-		case owner.twin != nil && owner.twin == r.host && !owner.couldObject(): // it may give out addresses of it until it can
+		case owner.twin != nil && owner.twin == r.host && !owner.couldKeep(r): // it may give out addresses of it until it can
 			g.set(r.path, owner, true)
 			s.counts["excused: deleted by a twin to which the other could not object"]++
 		case !owner.uses(r.path):
@@ -121,6 +121,7 @@ func (g *ghost) after(s *fakeStore, r *request) {
 	owners := g.owners(s, s.entries, r.path)
 	for _, x := range s.hosts {
 		switch {
+		case x == r.host && len(owners) == 0: // it is recovered, so that no other claims it
 		case x == r.host && x.usesOld(r.path), !slices.Contains(owners, x) && x.uses(r.path):
 			g.judge(s, r, x)
 		case slices.Contains(owners, x):
@@ -159,9 +160,30 @@ func (g *ghost) registered(r *request) {
 	if r.host.registered < 0 {
 		r.host.registered = r.host.now
 	}
-	if c := r.host.twin; c != nil && c.clone && !c.stood() && !strings.Contains(string(c.files[nodeFile]), content.Nonce) {
+	isNewer := func(c *fakeHost) bool { return r.host.store.entries[r.path].Index > c.lastIndex() }
+	if c := r.host.twin; c != nil && c.clone && !c.stood() && !strings.Contains(string(c.files[nodeFile]), content.Nonce) && isNewer(c) {
 		c.superseded = r.host.now
 	}
+}
+
+// original is the first of two machines.
+func (h *fakeHost) original() *fakeHost {
+	if h.clone {
+		return h.twin
+	}
+	return h
+}
+
+// lastIndex is that of the entry as the host knows it. One with a lower index, of a store that was restored on new
+// servers, the host takes for what it has forgotten, until its twin objects again.
+func (h *fakeHost) lastIndex() (index uint64) {
+	for _, data := range [][]byte{h.files[nodeFile], h.present[nodeFile]} {
+		n := &node{}
+		if data != nil && json.Unmarshal(data, n) == nil {
+			index = max(index, n.Index)
+		}
+	}
+	return index
 }
 
 // stood tells whether a machine has had its place for so long that it keeps it.
@@ -295,6 +317,11 @@ func (h *fakeHost) hasRecord(path string) bool {
 	return slices.ContainsFunc(h.records().Blocks, func(r Record) bool { return ipam.BlockPath(h.config.Pool, r.Block) == path })
 }
 
+// keeps tells whether a block on record is not another's.
+func (h *fakeHost) keeps(path string) bool {
+	return slices.ContainsFunc(h.records().Blocks, func(r Record) bool { return r.State != Lost && ipam.BlockPath(h.config.Pool, r.Block) == path })
+}
+
 // claimed tells whether an entry is of a boot of the host.
 func (h *fakeHost) claimed(e ipam.Entry) bool {
 	content, err := ipam.DecodeBlock(e.Content, h.config)
@@ -340,6 +367,15 @@ func (h *fakeHost) couldObject() bool {
 		return from >= c.forked && o.attentive(from, h.now) && c.attentive(from, h.now)
 	}
 	return c.registered < 0 || o.attentive(c.registered, min(h.now, c.registered+settle))
+}
+
+// couldKeep tells whether the twin of a machine that deletes an entry could say that there are two of them. With one
+// memory, what is given back was offered for a while.
+func (h *fakeHost) couldKeep(r *request) bool {
+	if h.memory || h.twin.memory {
+		return h.attentive(r.sent-settle, r.sent)
+	}
+	return h.couldObject()
 }
 
 // informed tells whether the copy of a disk could know of its original: that one had its place
@@ -403,7 +439,7 @@ func (h *fakeHost) checkPair(path string, n, m *namespace) {
 		h.counts["excused: twice after a snapshot or a twin"]++
 	case n.host.twin == m.host && !h.couldObject():
 		h.counts["excused: twice by a twin to which the other could not object"]++
-	case n.host.twin == m.host && m.since < h.store.ghost.restoredAt && !m.host.verifiedIn(h.store.ghost.restoredAt, h.now):
+	case n.host.twin == m.host && !n.host.original().verifiedIn(h.store.ghost.restoredAt, h.now):
 		h.counts["excused: twice by a twin, before the other saw that the store had lost its entries"]++
 	default:
 		h.fail("%s of %s also has %s", n.address, m.host, n.host)

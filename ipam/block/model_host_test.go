@@ -39,6 +39,8 @@ type fakeHost struct {
 	lease, pool, node fakeLock
 	// agent is the agent's Leases, which live as long as it does.
 	agent *Leases
+	// recovered: the agent has looked once for what only namespaces know, as it does when it starts.
+	recovered bool
 	// unattended: no agent runs here.
 	unattended bool
 	// cut is a partition from the store, and refused a token without rights.
@@ -299,8 +301,10 @@ func (h *fakeHost) verify() {
 	h.agent.attends.Store(true)
 	err := h.agent.Verify(context.Background())
 	h.logf("%s verified: %v", h, err)
-	if recovered, err := h.agent.Recover(context.Background(), len(h.verifications) == 0, h.used); len(recovered) > 0 || err != nil {
-		h.logf("%s recovered %v: %v", h, recovered, err)
+	recovered, errRecover := h.agent.Recover(context.Background(), !h.recovered, h.used)
+	h.recovered = h.recovered || errRecover == nil
+	if len(recovered) > 0 || errRecover != nil {
+		h.logf("%s recovered %v: %v", h, recovered, errRecover)
 	}
 	if err == nil || onlyTwin(err) {
 		h.verifications = append(h.verifications, verification{start, h.now})

@@ -335,7 +335,7 @@ func (w *world) restore() {
 func (h *fakeHost) wipe(leases bool) {
 	h.logf("%s loses its state, leases: %v", h, leases)
 	h.end()
-	h.files, h.verifications, h.created, h.registered, h.confirmed = map[string][]byte{}, nil, h.now, -1, -1
+	h.files, h.verifications, h.recovered, h.created, h.registered, h.confirmed = map[string][]byte{}, nil, false, h.now, -1, -1
 	h.separate()
 	h.self.Instance = h.id()
 	h.bear()
@@ -545,7 +545,7 @@ func (w *world) repair(h *fakeHost) {
 	entries := maps.Clone(w.store.entries)
 	delete(entries, ipam.NodePath(original.self.Instance))
 	for path, e := range entries { // what the copy has claimed
-		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) && !original.hasRecord(path) {
+		if content, err := ipam.DecodeBlock(e.Content, w.config); err == nil && content.Host.Instance == original.self.Instance && slices.Contains(boots, content.Host.Boot) && !original.keeps(path) {
 			delete(entries, path)
 		}
 	}
@@ -658,6 +658,7 @@ func (w *world) releaseAll() {
 			})
 			w.drain()
 		}
+		w.advance(settle) // in which copies could object
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 const (
 	nodeFile = "node.json"
+	// nodeVersion is that of node.json. It rises with every change of what it has. Files of before it have none.
+	nodeVersion = 1
 	// mostNonces are the host's own that it remembers: the store may be restored to one. So are its
 	// boots.
 	mostNonces = 64
@@ -26,6 +28,7 @@ const (
 
 // node is what this host wrote to its own entry below nodes/.
 type node struct {
+	Version   int    `json:"version"`
 	Instance  string `json:"instance"`
 	MachineID string `json:"machineID"`
 	// Boot is that of the last nonce.
@@ -57,7 +60,11 @@ type node struct {
 // readNode reads what the host wrote. Another instance begins anew.
 func (l *Leases) readNode(instance string) (*node, error) {
 	n := &node{}
-	if err := readJSON(l.node, nodeFile, n); err != nil {
+	err := readJSON(l.node, nodeFile, n)
+	if n.Version > nodeVersion { // whatever else it says
+		err = fmt.Errorf("version is %d, want at most %d: it was written by a later release", n.Version, nodeVersion)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or, if no other machine is a copy of this one, remove it and delete the store's %s",
 			l.node.pathOf(nodeFile), err, ipam.NodePath(instance))
 	}
@@ -108,21 +115,33 @@ type registration struct {
 	path string
 	// mayWait: an entry is not needed as long as the instance has not left its first boot.
 	mayWait bool
+	// mustRenew: the nonce is to be another one.
+	mustRenew bool
 }
 
 // register finds clones of this host: each machine writes a nonce of its own in each boot, and
 // one that finds a nonce that it did not write is not alone. In the boot in which the instance
 // was made, a machine waits until it finds another's, or has used the store for an hour: a copy of
 // its disk starts in another boot, and writes first.
-func (s *session) register(ctx context.Context) error { return s.registerAs(ctx, true) }
+func (s *session) register(ctx context.Context) error {
+	return s.registerAs(ctx, &registration{mayWait: true})
+}
 
-func (s *session) registerAs(ctx context.Context, mayWait bool) error {
+// challengeCopies writes a new nonce, which a machine with the memory of this one does not know.
+func (s *session) challengeCopies(ctx context.Context) error {
+	if ipam.IsPrivate(s.store) {
+		return nil
+	}
+	return s.registerAs(ctx, &registration{mustRenew: true})
+}
+
+func (s *session) registerAs(ctx context.Context, r *registration) error {
 	unlock, err := s.node.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r := &registration{session: s, path: ipam.NodePath(s.host.Instance), mayWait: mayWait}
+	r.session, r.path = s, ipam.NodePath(s.host.Instance)
 	if r.node, err = s.readNode(s.host.Instance); err != nil {
 		return err
 	}
@@ -149,6 +168,7 @@ func (r *registration) attempt(ctx context.Context) error {
 		return err
 	}
 	content, err := ipam.DecodeNode(entry.Content)
+	r.isReset = content.Nonce != r.node.last()
 	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce) || entry.Index < r.node.Index)
 	switch {
 	case err == nil && r.node.Contested && !content.Contested: // the store was restored
@@ -178,7 +198,7 @@ func (r *registration) isDue(fence int64, heard moment) bool {
 	if r.attends.Load() {
 		after = renewAfter
 	}
-	return !ipam.IsPrivate(r.store) && (r.now.older(after, heard) || fence != r.records.fence())
+	return r.mustRenew || !ipam.IsPrivate(r.store) && (r.now.older(after, heard) || fence != r.records.fence())
 }
 
 // missing makes the entry, unless there has never been one and none is needed.
@@ -190,6 +210,7 @@ func (r *registration) missing(ctx context.Context) error {
 	born := self.Born && self.Instance == r.host.Instance
 	switch {
 	case r.node.Twin || len(r.node.Nonces) > 0 || !born:
+		r.isReset = true
 	case !r.mayWait:
 		r.node.Registered = moment{} // another machine has time to say so from now on
 	case !r.attends.Load() && (r.node.Registered.isZero() || !r.isDue(r.records.fence(), r.node.Registered)):
@@ -253,6 +274,7 @@ func (r *registration) remember(nonce string) error {
 }
 
 func (r *registration) save() error {
+	r.node.Version = nodeVersion
 	return errors.Join(writeJSON(r.session.node, nodeFile, r.node), r.saveOfBoot())
 }
 

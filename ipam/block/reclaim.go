@@ -56,8 +56,8 @@ type reclaimer struct {
 
 // examine deletes the entry of a block if its time has come.
 func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted bool, err error) {
-	if c.owns(o) && c.copied && !c.mayBeOurs(o.Block, o) {
-		return false, nil // the copy may still have addresses of it: an operator knows
+	if c.isOfCopy(o.Block, o) {
+		return false, nil
 	}
 	if c.owns(o) {
 		used, err := c.used(ctx, o.Block)
@@ -66,6 +66,11 @@ func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted
 		}
 		if used { // the records were lost, and the leases were not
 			return false, c.regain(ctx, o)
+		}
+		if _, again := c.view.Useless[path]; !again {
+			if err := c.challengeCopies(ctx); err != nil { // a copy of this machine may have claimed it
+				return false, err
+			}
 		}
 		return c.deleteOnce(ctx, path, o.index, true, settle)
 	}

@@ -46,6 +46,9 @@ type Record struct {
 	Boot string `json:"boot,omitempty"`
 	// Endpoint is the one in the store's entry.
 	Endpoint ipam.Endpoint `json:"endpoint,omitzero"`
+	// Offered is since when another machine with the memory of this one can know that this one gives
+	// the block back: it finds a nonce that it did not write.
+	Offered moment `json:"offered,omitzero"`
 }
 
 const recordsFile, recordsVersion = "blocks.json", 1

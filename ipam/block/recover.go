@@ -34,7 +34,7 @@ func (l *Leases) Recover(ctx context.Context, always bool, used func() ([]netip.
 		}
 		blocks := s.unknown(addresses)
 		if len(blocks) == 0 || s.host.NodeID == "" { // without a node they could never be adopted
-			return nil
+			return s.writeView()
 		}
 		if err := s.agree(ctx); err != nil {
 			return err // by another configuration they are no blocks
@@ -55,7 +55,8 @@ func (l *Leases) Recover(ctx context.Context, always bool, used func() ([]netip.
 	return recovered, err
 }
 
-// foundRestored tells without the store whether it was lately found to have been restored.
+// foundRestored tells without the store whether it was lately found to have been restored, or to have lost what this node
+// had before its state was lost.
 func (l *Leases) foundRestored() (bool, error) {
 	self, err := l.self()
 	if err != nil {
@@ -63,16 +64,19 @@ func (l *Leases) foundRestored() (bool, error) {
 	}
 	now := l.moment(self.Boot)
 	v, err := l.readView(now)
-	return err == nil && now.within(settle, v.Restored), err
+	isGone := func(path string) bool { _, gone := v.Gone[path]; return gone }
+	return err == nil && (now.within(settle, v.Restored) || slices.ContainsFunc(v.Former, isGone)), err
 }
 
-// unknown returns the blocks of addresses that have neither an entry nor a record.
+// unknown returns the blocks of addresses that have neither an entry nor a record. Those without a record are noted: their
+// entries may vanish later.
 func (s *session) unknown(addresses []netip.Addr) (blocks []ipam.Block) {
 	for _, a := range addresses {
 		b, ok := s.Config.BlockOf(a)
 		if !ok || !s.Config.Usable(a) || slices.Contains(blocks, b) || s.records.find(b) >= 0 {
 			continue
 		}
+		s.view.had(s.path(b))
 		if _, listed := s.view.entries[s.path(b)]; !listed {
 			blocks = append(blocks, b)
 		}

@@ -131,3 +131,32 @@ func TestClaimable(t *testing.T) {
 		t.Errorf("with another configuration: %v", err)
 	}
 }
+
+// TestRecoverAgain: what was recovered, or was in the store then, and vanishes with a restore that does not show by the
+// index, is recovered.
+func TestRecoverAgain(t *testing.T) {
+	for _, was := range []bool{false, true} {
+		m := &storetest.Fake{}
+		host := testHost(t, m, "a")
+		b, err := claim(t, testHost(t, m, "b"), ipam.IPv4)
+		path := ipam.BlockPath("lab", b)
+		used := func() ([]netip.Addr, error) { return []netip.Addr{b.Addr().Next().Next()}, nil }
+		vanish := func() {
+			t.Helper()
+			entry, err := m.Get(t.Context(), path)
+			if err := errors.Join(err, m.Delete(t.Context(), path, entry.Index), host.Verify(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !was {
+			vanish()
+		}
+		if got, errRecover := host.Recover(t.Context(), true, used); err != nil || errRecover != nil || (len(got) == 0) != was {
+			t.Fatalf("recovered %v, %v, %v", got, err, errRecover)
+		}
+		vanish()
+		if again, err := host.Recover(t.Context(), false, used); err != nil || len(again) != 1 {
+			t.Errorf("again: %v, %v", again, err)
+		}
+	}
+}

@@ -21,7 +21,15 @@ func TestRestoredWhileReleasing(t *testing.T) {
 	h.save()
 	w.del(h, h.namespaces...)
 	w.quiet(1)
-	late := w.interrupted(h, func() { _, _ = h.agent.Release(context.Background(), 0, 0) })
+	release := func() { _, _ = h.agent.Release(context.Background(), 0, 0) }
+	w.start(h, "release", release)
+	w.drain()
+	w.now += settle
+	h.agent = h.open() // it does not renew the nonce first
+	late := w.interrupted(h, release)
+	if late.kind != "delete" {
+		t.Fatalf("the first change is %+v", late)
+	}
 	h.files = maps.Clone(h.backup)
 	w.quiet(1)
 	if !w.added(h) || len(h.records().Blocks) != 1 {

@@ -30,6 +30,8 @@ type session struct {
 	// isNew: this machine has had its instance for so short a time in this boot that another
 	// one may not have said yet that it has, too.
 	isNew bool
+	// isReset: the store did not have the last nonce of this machine, so that others may not have seen it.
+	isReset bool
 	// registered: this machine has written a nonce.
 	registered bool
 	// copied: a copy of this machine has been refused. boots are those of this machine.
@@ -147,7 +149,7 @@ func (s *session) owner(ctx context.Context, path string) (*owner, error) {
 	if s.registered || !s.owns(o) || s.knows(path, o.ClaimID) {
 		return o, nil
 	}
-	if err := s.registerAs(ctx, false); err != nil {
+	if err := s.registerAs(ctx, &registration{}); err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("block %s: %w: the store has it as this host's, which did not claim it", o.Block, ipam.ErrConflict)
@@ -164,6 +166,12 @@ func (s *session) knows(path, claim string) bool {
 // of its boots, if it does not remember it. Others are those of a copy that was refused.
 func (s *session) mayBeOurs(b ipam.Block, o *owner) bool {
 	return s.knows(s.path(b), o.ClaimID) || s.isOurBoot(o.Host.Boot)
+}
+
+// isOfCopy tells whether an entry of this machine's instance is that of a copy, which was refused. The copy may still
+// have addresses of the block: an operator knows.
+func (s *session) isOfCopy(b ipam.Block, o *owner) bool {
+	return s.copied && s.owns(o) && !s.mayBeOurs(b, o)
 }
 
 // isOurBoot tells whether a boot is one of this machine.

@@ -154,6 +154,9 @@ func (s *session) verifyOwnedAll(ctx context.Context) error {
 // resolveAll finishes what earlier processes left.
 func (s *session) resolveAll(ctx context.Context) error {
 	errs := []error{s.removeLate(ctx)}
+	if !s.isNew {
+		errs = append(errs, s.offer(ctx))
+	}
 	for _, r := range slices.Clone(s.records.Blocks) {
 		switch r.State {
 		case Claiming:
@@ -161,7 +164,7 @@ func (s *session) resolveAll(ctx context.Context) error {
 				errs = append(errs, err)
 			}
 		case Releasing:
-			if !s.isNew {
+			if !s.isNew && s.isOffered(r) {
 				errs = append(errs, s.resolveRelease(ctx, r))
 			}
 		}
@@ -182,7 +185,7 @@ func (s *session) verifyOwned(ctx context.Context, r Record) error {
 		return err
 	case o == nil:
 		return s.assert(ctx, r)
-	case !s.owns(o):
+	case !s.owns(o) || s.isOfCopy(r.Block, o):
 		return s.lose(ctx, r, o)
 	}
 	return s.keep(ctx, r, r.found(o))
@@ -218,7 +221,7 @@ func (s *session) assert(ctx context.Context, r Record) error {
 			return err
 		case o == nil:
 			return fmt.Errorf("block %s: %w: it changes at the moment", r.Block, ipam.ErrConflict)
-		case !s.owns(o):
+		case !s.owns(o) || s.isOfCopy(r.Block, o):
 			return s.lose(ctx, r, o)
 		}
 		return s.keep(ctx, r, r.found(o))

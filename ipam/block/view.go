@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/ipam"
@@ -42,6 +43,8 @@ type view struct {
 	Useless suspects `json:"useless"`
 	// Silent are the entries of hosts, since when they have been as they are.
 	Silent suspects `json:"silent,omitempty"`
+	// Former are the paths of blocks that this node had before its state was lost.
+	Former []string `json:"former,omitempty"`
 	// entries are those of the last listing, by path.
 	entries map[string]uint64
 	// written is the file.
@@ -104,6 +107,13 @@ func (v *view) rebase(now moment) {
 	}
 	if !v.Restored.isZero() && v.Restored.Boot != now.Boot {
 		v.Restored = now
+	}
+}
+
+// had notes that this node had a block before its state was lost.
+func (v *view) had(path string) {
+	if !slices.Contains(v.Former, path) {
+		v.Former = append(v.Former, path)
 	}
 }
 

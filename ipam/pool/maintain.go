@@ -139,9 +139,12 @@ type Verified struct {
 // waits for a change, for at most 10 s.
 func (p *Pool) Verify(ctx context.Context, after uint64) (v Verified, err error) {
 	if v.Index, err = p.blocks.Watch(ctx, after); err != nil {
+		p.reserved.Distrust()
 		return v, err
 	}
-	err = p.blocks.Verify(ctx)
+	if err = p.blocks.Verify(ctx); err != nil {
+		p.reserved.Distrust()
+	}
 	if held, errRead := p.blocks.Overview(); errRead == nil {
 		for _, r := range held.Blocks {
 			if r.State == block.Lost {

@@ -197,7 +197,7 @@ func (m *model) finish() {
 		h.clock = h.clock.Add(time.Hour)
 		m.verify(h)
 		h.clock = time.Now()
-		m.requireNo(m.process(h, func(ctx context.Context) error { _, err := h.blocks.Release(ctx, 0, 0); return err }))
+		m.requireNo(m.process(h, func(ctx context.Context) error { _, err := h.release(ctx); return err }))
 		m.verify(h)
 		m.requireNothing(h)
 	}

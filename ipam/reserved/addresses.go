@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -95,7 +96,12 @@ type Addresses struct {
 	records records
 	// sleep waits; tests have a time of their own.
 	sleep func(ctx context.Context, d time.Duration) error
+	// trusted: the store has answered all the time since all entries were read.
+	trusted atomic.Bool
 }
+
+// Distrust has all entries read again: the store has not answered, and may have been restored.
+func (a *Addresses) Distrust() { a.trusted.Store(false) }
 
 // sleep waits for d, and up to half as long again: hosts that wait for each other begin again at
 // different times.

@@ -19,7 +19,7 @@ func (s *session) confirm(ctx context.Context, request ipam.Request) error {
 	if len(s.unconfirmed) == 0 {
 		return nil
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.refresh(ctx, true); err != nil {
 		return err
 	}
 	for _, address := range s.unconfirmed {

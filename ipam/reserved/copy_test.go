@@ -4,10 +4,13 @@
 package reserved
 
 import (
+	"errors"
 	"maps"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/ipam/storetest"
@@ -170,4 +173,59 @@ func TestTakenAfterRestore(t *testing.T) {
 	other.host.NodeName = "renamed"
 	other.mustVerify() // the second change, as that of h was
 	h.mustFail(allocation("c", "web", "10.0.0.17"), ipam.ErrInvalid, `job "db" has it`)
+}
+
+// TestVerifiedAfterRestore: a host whose record has the index that another host's entry has since then, knows that
+// it has lost the address, also if it has verified before.
+func TestVerifiedAfterRestore(t *testing.T) {
+	c := newCluster(t)
+	h, other := c.newHost(1), c.newHost(2)
+	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	h.mustVerify()
+	h.Distrust()
+	c.store = &storetest.Fake{}
+	other.mustTake(allocation("b", "db", "10.0.0.17"), "10.0.0.17")
+	if v, err := h.Verify(t.Context()); len(v.Lost) != 1 || err != nil {
+		t.Errorf("found %+v, %v", v, err)
+	}
+}
+
+// TestTakenBackAfterRestore: what is remembered of a host that is gone, or of this one, is no reason to take an address
+// from the host that has it since the store was restored.
+func TestTakenBackAfterRestore(t *testing.T) {
+	for name, takeBack := range map[string]func(h *fakeHost) error{
+		"reclaim": func(h *fakeHost) error { _, err := h.Reclaim(h.Context()); return err },
+		"release": func(h *fakeHost) error { _, err := h.ReleaseNode(h.Context(), "node2"); return err },
+		"verify":  func(h *fakeHost) error { _, err := h.Verify(h.Context()); return err },
+		"list, verify": func(h *fakeHost) error {
+			_, e := h.List(h.Context())
+			_, err := h.Verify(h.Context())
+			return errors.Join(e, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			h, gone, other := c.newHost(1), c.newHost(2), c.newHost(3)
+			c.holder.gone["node2"] = true
+			if strings.Contains(name, "verify") {
+				gone.host = h.host // what a killed process of h took
+			}
+			gone.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+			for range 2 { // it is remembered
+				if _, err := h.Reclaim(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.pass(2 * time.Hour)
+			h.Distrust()
+			c.store = &storetest.Fake{}
+			other.mustTake(allocation("b", "db", "10.0.0.17"), "10.0.0.17")
+			if err := takeBack(h); err != nil {
+				t.Error(err)
+			}
+			if e := c.entryOf(t, "10.0.0.17"); e.State != ipam.Held || e.Owner.ContainerID != "b" {
+				t.Errorf("the entry is %+v", e)
+			}
+		})
+	}
 }

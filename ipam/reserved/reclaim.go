@@ -77,7 +77,7 @@ func (a *Addresses) freeIf(ctx context.Context, isFreed func(*session, netip.Add
 		return nil, err
 	}
 	defer s.close()
-	if err := s.refresh(ctx); err != nil {
+	if err := s.readTrusted(ctx); err != nil {
 		return nil, err
 	}
 	var done []netip.Addr

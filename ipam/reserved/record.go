@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -43,6 +44,15 @@ type record struct {
 	Drop bool `json:"drop,omitempty"`
 	// Content is what this host wrote to the store, or asked it to write.
 	Content ipam.AddressContent `json:"content"`
+}
+
+// recordVersion is that of the files of records. It rises with every change of what they have. Those of before it have none.
+const recordVersion = 1
+
+// file is a record as it is written.
+type file struct {
+	Version int `json:"version"`
+	record
 }
 
 // same returns whether two records are the same version of one.
@@ -108,7 +118,7 @@ func recordAddress(name string) (netip.Addr, bool) {
 }
 
 // read returns nil if there is no record. One that is damaged is none: what it was of is given
-// back, or gets a record again if it is in use, as Verify does it.
+// back, or gets a record again if it is in use, as Verify does it. One of a later release is not damaged.
 func (d directory) read(address netip.Addr) (*record, error) {
 	path := filepath.Join(string(d), recordName(address))
 	data, err := files.ReadNoFollow(path)
@@ -118,11 +128,15 @@ func (d directory) read(address netip.Addr) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r record
-	if json.Unmarshal(data, &r) != nil || r.Content.Address != address {
+	var version struct{ Version int }
+	if json.Unmarshal(data, &version) == nil && version.Version > recordVersion {
+		return nil, fmt.Errorf("%s: version is %d, want at most %d: it was written by a later release, which alone can give the address back: install that one", path, version.Version, recordVersion)
+	}
+	var f file
+	if json.Unmarshal(data, &f) != nil || f.Content.Address != address {
 		return nil, nil //nolint:nilnil // there is no record that can be read
 	}
-	return &r, nil
+	return &f.record, nil
 }
 
 func (d directory) replace(ctx context.Context, address netip.Addr, old, changed *record) (bool, error) {
@@ -145,7 +159,7 @@ func (d directory) replace(ctx context.Context, address netip.Addr, old, changed
 	if changed == nil {
 		return true, os.RemoveAll(path)
 	}
-	data, err := json.Marshal(changed)
+	data, err := json.Marshal(file{recordVersion, *changed})
 	if err != nil {
 		return false, err
 	}

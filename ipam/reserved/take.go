@@ -110,7 +110,7 @@ func (a *Addresses) attempt(ctx context.Context, request ipam.Request, families 
 		}
 		*agreed = true
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.refresh(ctx, true); err != nil {
 		return nil, err
 	}
 	found, err := s.takeAll(ctx, request, families)

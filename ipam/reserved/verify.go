@@ -31,7 +31,7 @@ func (a *Addresses) Verify(ctx context.Context) (Verified, error) {
 		return Verified{}, err
 	}
 	defer s.close()
-	if err := s.refresh(ctx); err != nil {
+	if err := s.readTrusted(ctx); err != nil {
 		return Verified{}, err
 	}
 	var v Verified

@@ -68,8 +68,18 @@ func (v view) at(address netip.Addr) *entry {
 	return &entry{}
 }
 
-// refresh reads the entries that have changed, and compares them with what is remembered.
-func (s *session) refresh(ctx context.Context) error {
+// readTrusted is refresh for decisions by entries that are not read again before. The index proves that an entry is
+// as it is remembered only as long as the store has answered all the time: one that was restored on new servers counts
+// on from the snapshot's.
+func (s *session) readTrusted(ctx context.Context) error {
+	trusted := s.a.trusted.Swap(false)
+	err := s.refresh(ctx, trusted)
+	s.a.trusted.Store(err == nil)
+	return err
+}
+
+// refresh reads the entries that have changed, or all, and compares them with what is remembered.
+func (s *session) refresh(ctx context.Context, changedOnly bool) error {
 	listing, err := s.store.List(ctx, ipam.AddressesPrefix(s.a.o.Config.Pool), 0)
 	if err != nil {
 		return err
@@ -85,7 +95,7 @@ func (s *session) refresh(ctx context.Context) error {
 		last := old[p.Address]
 		delete(old, p.Address)
 		restored = restored || listed.Index < last.Index
-		if listed.Index == last.Index {
+		if changedOnly && listed.Index == last.Index {
 			s.see(last.Content, last.Index)
 		} else if _, err := s.reread(ctx, p.Address); err != nil {
 			*s.memory = before

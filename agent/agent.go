@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/agent/repair"
-	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/cluster/pools"
+	"github.com/allocnet/allocnet/cluster/span"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/hostmap"

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/cluster/span"
 )
 
 func (a *Agent) getCluster(*http.Request) (any, error) {

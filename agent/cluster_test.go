@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/agent/span"
-	"github.com/allocnet/allocnet/ipam"
-	routes "github.com/allocnet/allocnet/route"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	routes "github.com/allocnet/allocnet/cluster/route"
+	"github.com/allocnet/allocnet/cluster/span"
 )
 
 // TestCluster: the state of pools whose networks span hosts, with and without what may be

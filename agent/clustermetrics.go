@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/cluster/span"
 )
 
 var (

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/cluster/pools"
 )
 
 var (

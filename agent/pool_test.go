@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/agent/pools"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/pools"
 )
 
 // TestPoolMetrics: what the host has of each pool, and each kind of problem, so that an alert

@@ -15,8 +15,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // defaultLeaseDir is the default directory of host-local's leases. Each network has a

@@ -7,8 +7,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // RoutedPlugin is a plugin whose pool of allocnet-ipam spans hosts without a common link.

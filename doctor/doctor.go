@@ -16,11 +16,11 @@ import (
 	"sync"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cluster/forwarding"
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/doctor/forwarding"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/state"
 )

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
 )
 
 // PoolFacts are what a host and the store say of a pool of allocnet-ipam.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
 )
 
 const poolKey = `"ipam": {"type": "allocnet-ipam", "pool": "vlan", "ranges": [{"subnet": "10.91.0.0/24"}], "reserved": ["10.91.0.16/28"], "blockSize": {"4": 26}}`

@@ -16,12 +16,12 @@ import (
 	"strings"
 	"time"
 
-	agentpools "github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	agentpools "github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
 )
 
 // PoolSource is where the facts of a pool are from.

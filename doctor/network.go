@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/cluster/forwarding"
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/doctor/forwarding"
 )
 
 // network is a network with the parts of its configuration that the

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/cluster/forwarding"
 	"github.com/allocnet/allocnet/hook"
 )
 

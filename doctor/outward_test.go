@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/cluster/forwarding"
 )
 
 // TestOutward: findings of networks of this host alone.

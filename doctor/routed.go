@@ -9,9 +9,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/allocnet/allocnet/cluster/forwarding"
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/doctor/forwarding"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // routedPlugin is a plugin whose pool spans hosts, and its network.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/cluster/forwarding"
 )
 
 // routedNetwork is a conflist with a pool; plugin and pool are further keys.

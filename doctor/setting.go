@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/cluster/forwarding"
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/doctor/forwarding"
 )
 
 // settings reports kernel settings that keep allocations from being reached.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/leases"
-	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/state"
 )
 

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/cluster/ipam/linked"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -25,7 +26,6 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/strictjson"
-	"github.com/allocnet/allocnet/ipam/linked"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )

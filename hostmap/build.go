@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/ipam/pool"
 )
 
 // facts are what a map is built from.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent"
-	"github.com/allocnet/allocnet/nomad/connect"
+	"github.com/allocnet/allocnet/cluster/connect"
 )
 
 // DefaultDir has the agent's configuration files unless configured.

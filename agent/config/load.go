@@ -15,9 +15,9 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/cluster/connect"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/hclfile"
-	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // LoadDefault is Load for the default path: a missing path is an empty configuration.

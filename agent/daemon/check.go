@@ -13,10 +13,10 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/cluster/rest"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/nomad/rest"
 )
 
 // CheckPaths reports each file and directory of the configuration that this user cannot

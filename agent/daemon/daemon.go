@@ -19,9 +19,9 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
-	"github.com/allocnet/allocnet/agent/pools"
 	"github.com/allocnet/allocnet/agent/repair"
-	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/cluster/pools"
+	"github.com/allocnet/allocnet/cluster/span"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"

@@ -9,13 +9,13 @@ import (
 	"iter"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/plugin"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/plugin"
-	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // newEngine returns the engine of the configured hook.

@@ -9,10 +9,10 @@ import (
 	"os"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hostmap"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
 )
 
 // drawMap returns what draws the host; nil for an engine that attaches nothing.

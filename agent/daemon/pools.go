@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/config"
-	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
-	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // newPools returns what keeps the pools of allocnet-ipam; nil with the hook "noop".

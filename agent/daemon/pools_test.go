@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/config"
-	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/hook"
 )
 

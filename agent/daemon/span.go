@@ -11,14 +11,14 @@ import (
 	"os"
 
 	"github.com/allocnet/allocnet/agent/config"
-	"github.com/allocnet/allocnet/agent/span"
-	"github.com/allocnet/allocnet/agent/span/packetfilter"
-	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/forwarding"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/peers"
+	"github.com/allocnet/allocnet/cluster/route"
+	"github.com/allocnet/allocnet/cluster/span"
+	"github.com/allocnet/allocnet/cluster/span/packetfilter"
 	"github.com/allocnet/allocnet/internal/echo"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/peers"
-	"github.com/allocnet/allocnet/nomad/connect"
-	"github.com/allocnet/allocnet/route"
 	"github.com/allocnet/allocnet/state"
 )
 

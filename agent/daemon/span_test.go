@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/agent/config"
-	"github.com/allocnet/allocnet/agent/span"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/span"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // TestOpenTable: a host without networks that span hosts gets no directory for them, and what an

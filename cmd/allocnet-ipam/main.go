@@ -15,11 +15,11 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/plugin"
 	"github.com/allocnet/allocnet/internal/netns"
 	own "github.com/allocnet/allocnet/internal/version"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/plugin"
-	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // name is the plugin's type.

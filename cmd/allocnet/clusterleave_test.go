@@ -18,12 +18,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/agent/span"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/block"
-	"github.com/allocnet/allocnet/ipam/local"
-	"github.com/allocnet/allocnet/ipam/pool"
-	"github.com/allocnet/allocnet/route"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/block"
+	"github.com/allocnet/allocnet/cluster/ipam/local"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/route"
+	"github.com/allocnet/allocnet/cluster/span"
 )
 
 // leftTable counts the removals.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/ipam"
 	"github.com/allocnet/allocnet/nomad"
 )
 

@@ -19,9 +19,15 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
-	"github.com/allocnet/allocnet/agent/pools"
-	"github.com/allocnet/allocnet/agent/span"
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/block"
+	"github.com/allocnet/allocnet/cluster/ipam/local"
+	"github.com/allocnet/allocnet/cluster/ipam/reserved"
+	"github.com/allocnet/allocnet/cluster/pools"
+	"github.com/allocnet/allocnet/cluster/rest"
+	"github.com/allocnet/allocnet/cluster/route"
+	"github.com/allocnet/allocnet/cluster/span"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/cniexec"
@@ -33,13 +39,7 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/internal/strictjson"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/block"
-	"github.com/allocnet/allocnet/ipam/local"
-	"github.com/allocnet/allocnet/ipam/reserved"
-	"github.com/allocnet/allocnet/nomad/rest"
 	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/route"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -68,8 +68,8 @@ var outcomes = map[string]struct {
 	"agent/api.Error":                         {&api.Error{Status: 503}, unavailable},
 	"agent/client.ErrUnavailable":             {client.ErrUnavailable, unavailable},
 	"internal/hclfile.Error":                  {&hclfile.Error{}, refused},
-	"agent/pools.ErrDisagree":                 {pools.ErrDisagree, refused},
-	"agent/span.ErrLocked":                    {span.ErrLocked, conflict},
+	"cluster/pools.ErrDisagree":               {pools.ErrDisagree, refused},
+	"cluster/span.ErrLocked":                  {span.ErrLocked, conflict},
 	"cleanup.ErrLiveUnknown":                  {cleanup.ErrLiveUnknown, unavailable},
 	"cleanup.Failure":                         {cleanup.Failure{Err: errors.New("x")}, failed},
 	"cleanup.LeftError":                       {&cleanup.LeftError{}, failed},
@@ -104,28 +104,28 @@ var outcomes = map[string]struct {
 	"internal/files.ErrNotRegular":            {files.ErrNotRegular, failed},
 	"internal/strictjson.Mistake":             {&strictjson.Mistake{}, refused},
 	"internal/netns.MissingError":             {&netns.MissingError{}, refused},
-	"ipam.ErrInvalid":                         {ipam.ErrInvalid, refused},
-	"ipam.ErrMismatch":                        {ipam.ErrMismatch, refused},
-	"ipam.ErrTwin":                            {ipam.ErrTwin, refused},
-	"ipam.ErrExhausted":                       {ipam.ErrExhausted, unavailable},
-	"ipam.ErrFenced":                          {ipam.ErrFenced, unavailable},
-	"ipam.ErrNoLease":                         {ipam.ErrNoLease, failed},
-	"ipam.ErrNoNamespace":                     {ipam.ErrNoNamespace, unavailable},
-	"ipam.ErrNotFound":                        {ipam.ErrNotFound, failed},
-	"ipam.ErrConflict":                        {ipam.ErrConflict, conflict},
-	"ipam.ErrRefused":                         {ipam.ErrRefused, unavailable},
-	"ipam.ErrUnavailable":                     {ipam.ErrUnavailable, unavailable},
-	"ipam/block.ErrObjection":                 {block.ErrObjection, unavailable},
-	"ipam/local.FullError":                    {&local.FullError{}, unavailable},
-	"ipam/local.HeldError":                    {&local.HeldError{}, unavailable},
-	"ipam/reserved.FullError":                 {&reserved.FullError{}, unavailable},
-	"ipam/reserved.LimitError":                {&reserved.LimitError{}, refused},
-	"ipam/reserved.BusyError":                 {&reserved.BusyError{}, unavailable},
-	"ipam/reserved.RefusedError":              {&reserved.RefusedError{}, refused},
-	"nomad/rest.Error":                        {&rest.Error{}, unavailable},
-	"nomad/rest.TokenError":                   {&rest.TokenError{}, refused},
+	"cluster/ipam.ErrInvalid":                 {ipam.ErrInvalid, refused},
+	"cluster/ipam.ErrMismatch":                {ipam.ErrMismatch, refused},
+	"cluster/ipam.ErrTwin":                    {ipam.ErrTwin, refused},
+	"cluster/ipam.ErrExhausted":               {ipam.ErrExhausted, unavailable},
+	"cluster/ipam.ErrFenced":                  {ipam.ErrFenced, unavailable},
+	"cluster/ipam.ErrNoLease":                 {ipam.ErrNoLease, failed},
+	"cluster/ipam.ErrNoNamespace":             {ipam.ErrNoNamespace, unavailable},
+	"cluster/ipam.ErrNotFound":                {ipam.ErrNotFound, failed},
+	"cluster/ipam.ErrConflict":                {ipam.ErrConflict, conflict},
+	"cluster/ipam.ErrRefused":                 {ipam.ErrRefused, unavailable},
+	"cluster/ipam.ErrUnavailable":             {ipam.ErrUnavailable, unavailable},
+	"cluster/ipam/block.ErrObjection":         {block.ErrObjection, unavailable},
+	"cluster/ipam/local.FullError":            {&local.FullError{}, unavailable},
+	"cluster/ipam/local.HeldError":            {&local.HeldError{}, unavailable},
+	"cluster/ipam/reserved.FullError":         {&reserved.FullError{}, unavailable},
+	"cluster/ipam/reserved.LimitError":        {&reserved.LimitError{}, refused},
+	"cluster/ipam/reserved.BusyError":         {&reserved.BusyError{}, unavailable},
+	"cluster/ipam/reserved.RefusedError":      {&reserved.RefusedError{}, refused},
+	"cluster/rest.Error":                      {&rest.Error{}, unavailable},
+	"cluster/rest.TokenError":                 {&rest.TokenError{}, refused},
 	"policy.DeniedError":                      {&policy.DeniedError{}, refused},
-	"route.ErrOverlap":                        {route.ErrOverlap, conflict},
+	"cluster/route.ErrOverlap":                {route.ErrOverlap, conflict},
 	"selection.Error":                         {&selection.Error{}, refused},
 	"state.AmbiguousIDError":                  {&state.AmbiguousIDError{}, refused},
 	"state.ErrAttaching":                      {state.ErrAttaching, unavailable},

@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/agent/config"
-	"github.com/allocnet/allocnet/agent/pools"
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
-	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 func newIPAM(s *settings) *cobra.Command {

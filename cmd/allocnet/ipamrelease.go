@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam"
 )
 
 // release are the flags of ipam release.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam"
 )
 
 // reservationJSON is an address and the job that it is kept for, none after unreserve, as

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
 )
 
 // poolJSON is a pool as --json prints it.

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/hostmap"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/pool"
 )
 
 const mapLong = `Draw the host: its networks with their bridges or masters and the use of their pools, and

@@ -21,14 +21,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/plugin"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/internal/version"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/plugin"
-	"github.com/allocnet/allocnet/nomad/connect"
 	"github.com/allocnet/allocnet/state"
 )
 

@@ -16,10 +16,10 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/internal/hostid"
+	"github.com/allocnet/allocnet/cluster/hostid"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/storetest"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/storetest"
 )
 
 // variables are those of a Nomad server whose token can lose its rights.

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // TestLongStateRestored takes a block from a client, and restores the client's state directory of before:

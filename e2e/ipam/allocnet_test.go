@@ -18,13 +18,13 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/cluster/ipam/linked"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam/linked"
 )
 
 // host runs allocnet with networks of a pool.

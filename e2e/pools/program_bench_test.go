@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/plugin"
 	"github.com/allocnet/allocnet/internal/leases"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/plugin"
-	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // program is an IPAM plugin as a runtime executes it.

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/nomadstore"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/nomadstore"
 )
 
 // writers is the number of hosts that start and stop allocations at a time, perWriter each.

@@ -17,13 +17,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/nomadstore"
+	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cluster/rest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/nomadstore"
-	"github.com/allocnet/allocnet/ipam/pool"
-	"github.com/allocnet/allocnet/nomad/connect"
-	"github.com/allocnet/allocnet/nomad/rest"
 )
 
 // servers are three servers of Nomad, with their data on the machine's disk.

@@ -20,10 +20,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/nomadstore"
+	"github.com/allocnet/allocnet/cluster/ipam/peers"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/nomadstore"
-	"github.com/allocnet/allocnet/ipam/peers"
 )
 
 // blocksPerHost is how many blocks each host of a pool that spans hosts has, and changes how many

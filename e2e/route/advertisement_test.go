@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam"
 )
 
 // advertisement is a router advertisement (RFC 4861, 4.2) with a prefix, in a frame to all hosts.

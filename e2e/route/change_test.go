@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam"
 )
 
 // TestChanges: what concerns the pool is told of. Which events do not is a test of package route.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/route"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/route"
 )
 
 // crowd has the targets of many hosts behind the router, with some blocks each.

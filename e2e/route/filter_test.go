@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/agent/span/packetfilter"
-	"github.com/allocnet/allocnet/doctor/forwarding"
+	"github.com/allocnet/allocnet/cluster/forwarding"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/span/packetfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // filteredPool is the pool as the filters have to know it.

@@ -19,9 +19,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/route"
 )
 
 // inVXLAN returns a packet in the VXLAN of the pool for an allocation of a host, from another one of the first host.

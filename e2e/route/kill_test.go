@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/route"
 )
 
 // childDir is the environment variable that makes of this program one that is killed: the directory

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/internal/netns"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/route"
 )
 
 // TestModes: allocations reach each other with packets of the whole MTU, by IPv4 and IPv6, over IPv4

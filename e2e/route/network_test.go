@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/route"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/route"
 )
 
 // TestOwnNetwork: a block does not divert packets to a network that the host has in the pool's subnet, or to one

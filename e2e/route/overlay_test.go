@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // sent returns how many packets of VXLAN a host has sent since count was called.

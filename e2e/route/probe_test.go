@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	probe "github.com/allocnet/allocnet/internal/echo"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // ping sends an echo request from a host.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // TestProtocolName: with the file of the packages, iproute2 shows our routes by name, and no others.

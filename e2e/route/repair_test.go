@@ -13,9 +13,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/route"
 )
 
 // tables are what the host has of the pool, as text.

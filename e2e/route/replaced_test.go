@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/route"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/route"
 )
 
 // atFirst calls the function at the first write.

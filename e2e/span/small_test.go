@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
-	"github.com/allocnet/allocnet/ipam"
 )
 
 // small is a network with a pool of four blocks, for allocations without Nomad.

@@ -15,10 +15,10 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/allocnet/allocnet/cluster/ipam/nomadstore"
+	"github.com/allocnet/allocnet/cluster/rest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
-	"github.com/allocnet/allocnet/ipam/nomadstore"
-	"github.com/allocnet/allocnet/nomad/rest"
 )
 
 func config(name, ip string) string {

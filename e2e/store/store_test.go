@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/storetest"
 	"github.com/allocnet/allocnet/internal/sandbox"
-	"github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/storetest"
 )
 
 const prefix = "allocnet/ipam/1/e2e/"

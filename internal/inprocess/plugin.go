@@ -6,6 +6,7 @@ package inprocess
 import (
 	"encoding/json"
 
+	pools "github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/inprocess/bandwidth"
 	"github.com/allocnet/allocnet/internal/inprocess/bridge"
 	"github.com/allocnet/allocnet/internal/inprocess/firewall"
@@ -16,7 +17,6 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/portmap"
 	"github.com/allocnet/allocnet/internal/inprocess/ptp"
 	"github.com/allocnet/allocnet/internal/inprocess/tuning"
-	pools "github.com/allocnet/allocnet/ipam"
 )
 
 // ownIPAM is allocnet's IPAM plugin.

@@ -9,7 +9,7 @@
 // It speaks netlink to nftables, with the expressions of github.com/google/nftables. To list a chain takes 0.2 ms,
 // and 3 ms with the program nft, which need not be installed; with 2,000 rules 7 ms and 40. The connection of github.com/google/nftables
 // is not used: it has no comments on tables, decodes whole rules, does not tell whether a listing is consistent, and sends
-// batches whose handles may be of before a reload. Package doctor/forwarding
+// batches whose handles may be of before a reload. Package cluster/forwarding
 // asks nft, which names each expression of rules that anyone has made.
 package netfilter
 

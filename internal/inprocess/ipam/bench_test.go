@@ -12,11 +12,11 @@ import (
 
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/allocator"
 
+	"github.com/allocnet/allocnet/cluster/connect"
+	pools "github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/linked"
+	ipamplugin "github.com/allocnet/allocnet/cluster/ipam/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
-	pools "github.com/allocnet/allocnet/ipam"
-	"github.com/allocnet/allocnet/ipam/linked"
-	ipamplugin "github.com/allocnet/allocnet/ipam/plugin"
-	"github.com/allocnet/allocnet/nomad/connect"
 )
 
 // ipamSubject is one way to assign an address to an attachment, and to free it.

@@ -1,0 +1,205 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package forwarding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cluster/route"
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/internal/netns"
+)
+
+// deviceAlias is the beginning of the alias of a pool's VXLAN device, before the pool's name.
+const deviceAlias = "allocnet pool "
+
+// Collect reads the facts of this host. Node is the address that other hosts send to; if it is not
+// valid it is found. Rules are read only by root: without, they are left out.
+func Collect(ctx context.Context, node netip.Addr, withRules bool) *Facts {
+	f := &Facts{ipv4: read("net/ipv4/ip_forward"), ipv6: read("net/ipv6/conf/all/forwarding")}
+	f.unread(f.collectLinks(node))
+	if withRules {
+		f.collectRules(ctx)
+	}
+	return f
+}
+
+func (f *Facts) unread(err error) {
+	if err != nil {
+		f.Unread = append(f.Unread, err)
+	}
+}
+
+// read returns a setting of the kernel; empty if it has none.
+func read(name string) string {
+	data, err := os.ReadFile(filepath.Join("/proc/sys", name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// collectLinks reads the interfaces and their addresses.
+func (f *Facts) collectLinks(node netip.Addr) error {
+	links, err := netns.Whole(netlink.LinkList)
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	addresses, err := netns.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	byIndex := map[int]netlink.Link{}
+	f.Devices = map[string]Device{}
+	for _, link := range links {
+		byIndex[link.Attrs().Index] = link
+		pool, isPool := strings.CutPrefix(link.Attrs().Alias, deviceAlias)
+		if device, ok := link.(*netlink.Vxlan); ok && isPool {
+			if local, ok := netip.AddrFromSlice(device.SrcAddr); ok && !node.IsValid() {
+				node = local.Unmap()
+			}
+			isGuarded, err := route.IsGuarded(device.Name)
+			f.Devices[pool] = Device{device.MTU, device.Name, err == nil && !isGuarded}
+		}
+	}
+	for _, link := range links {
+		if _, ok := byIndex[link.Attrs().MasterIndex].(*netlink.Vrf); ok {
+			f.inVRF = append(f.inVRF, link.Attrs().Name)
+		}
+	}
+	for i := range addresses {
+		f.add(&addresses[i], byIndex[addresses[i].LinkIndex])
+	}
+	if !node.IsValid() {
+		node = defaultSource()
+	}
+	f.setUnderlay(node, links)
+	return nil
+}
+
+// add adds an address, unless its interface is gone.
+func (f *Facts) add(a *netlink.Addr, link netlink.Link) {
+	address, ok := netip.AddrFromSlice(a.IP)
+	if !ok || link == nil {
+		return
+	}
+	bits, _ := a.Mask.Size()
+	f.Addresses = append(f.Addresses, Address{link.Attrs().Name, netip.PrefixFrom(address.Unmap(), bits)})
+}
+
+// defaultSource returns the address from which the host sends by its default route.
+func defaultSource() netip.Addr {
+	for _, far := range []string{"192.0.2.1", "2001:db8::1"} { // of documentation: no host has them
+		routes, err := netlink.RouteGet(netip.MustParseAddr(far).AsSlice())
+		if err != nil || len(routes) == 0 {
+			continue
+		}
+		if source, ok := netip.AddrFromSlice(routes[0].Src); ok {
+			return source.Unmap()
+		}
+	}
+	return netip.Addr{}
+}
+
+// isStrict tells whether packets whose answer would take another interface are dropped. Of the values of
+// rp_filter for all interfaces and for one, the kernel takes the larger.
+func isStrict(all, one string) bool { return max(all, one) == "1" }
+
+// setUnderlay sets the interface that has the node's address.
+func (f *Facts) setUnderlay(node netip.Addr, links []netlink.Link) {
+	for _, a := range f.Addresses {
+		if a.Prefix.Addr() != node {
+			continue
+		}
+		key := "net/ipv4/conf/" + a.Interface
+		f.Underlay = Interface{
+			Name: a.Interface, IsIPv6: node.Is6(), forwards: read(key + "/forwarding"),
+			strict: isStrict(read("net/ipv4/conf/all/rp_filter"), read(key+"/rp_filter")),
+		}
+		for _, link := range links {
+			if link.Attrs().Name == a.Interface {
+				f.Underlay.MTU = link.Attrs().MTU
+			}
+		}
+		return
+	}
+}
+
+// rulesTimeout bounds the programs that list rules: that of firewalld waits for its daemon.
+const rulesTimeout = 20 * time.Second
+
+// collectRules reads what filters forwarded packets.
+func (f *Facts) collectRules(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, rulesTimeout)
+	defer stop()
+	listings, err := cleanup.Listings(ctx)
+	f.unread(err)
+	f.Listings = listings
+	listed := map[string]bool{}
+	for _, l := range listings {
+		f.rulesets = append(f.rulesets, parseIptables(l))
+		if !strings.HasSuffix(l.Program, "-legacy") {
+			listed[map[bool]string{false: "ip", true: "ip6"}[l.IPv6]] = true
+		}
+	}
+	f.unread(f.collectNftables(ctx, listed))
+	if _, err := exec.LookPath("firewall-cmd"); err != nil {
+		return
+	}
+	if output(ctx, "firewall-cmd", "--state") == nil {
+		return // it does not run
+	}
+	zones := output(ctx, "firewall-cmd", "--list-all-zones")
+	if zones == nil {
+		f.unread(errors.New("firewall-cmd --list-all-zones fails: the zones of firewalld are not known"))
+		return
+	}
+	f.zones = append([]zone{}, parseZones(string(zones))...)
+}
+
+func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) error {
+	chains := output(ctx, "nft", "-j", "list", "chains")
+	if chains == nil {
+		return nil
+	}
+	tables, err := forwardTables(chains, listed)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, t := range tables {
+		data := output(ctx, "nft", "-j", "list", "table", t.family, t.name)
+		if data == nil {
+			continue // it was deleted
+		}
+		s, err := parseNftables(t, data)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f.rulesets = append(f.rulesets, s)
+	}
+	return errors.Join(errs...)
+}
+
+// output returns what a program prints; nil if it fails or is not installed.
+func output(ctx context.Context, name string, args ...string) []byte {
+	text, err := netfilter.Runner{}.Run(ctx, "", name, args...)
+	if err != nil {
+		return nil
+	}
+	return []byte(text)
+}

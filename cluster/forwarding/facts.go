@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package forwarding
+
+import (
+	"net/netip"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cluster/ipam"
+)
+
+// Facts are what a host does with packets that it forwards.
+type Facts struct {
+	// Devices are the VXLAN devices of pools, by the pool's name.
+	Devices map[string]Device
+	// Underlay is the interface with the address that other hosts send to. Empty: unknown.
+	Underlay Interface
+	// Addresses are those of all interfaces.
+	Addresses []Address
+	// Unread is what could not be read. It is no obstacle.
+	Unread []error
+	// Listings are the rules of iptables, in each of its places that is in use.
+	Listings []cleanup.Listing
+
+	// ipv4 and ipv6 are the settings of forwarding: "0", "1", or empty if the kernel has none.
+	ipv4, ipv6 string
+	rulesets   []*ruleset
+	// inVRF are interfaces that belong to a VRF.
+	inVRF []string
+	// zones are those of firewalld. Nil: it does not run.
+	zones []zone
+}
+
+// Device is the VXLAN device of a pool.
+type Device struct {
+	MTU  int
+	name string
+	// IsUnguarded is whether nothing drops what allocations of this host send to its UDP port.
+	IsUnguarded bool
+}
+
+// Interface is one of the host.
+type Interface struct {
+	Name string
+	MTU  int
+	// IsIPv6 is whether other hosts send to an IPv6 address.
+	IsIPv6 bool
+
+	// strict is whether packets are dropped whose source is not routed to the interface.
+	strict bool
+	// forwards is the setting for IPv4 packets from this interface, as Facts.ipv4.
+	forwards string
+}
+
+// Address is one of an interface.
+type Address struct {
+	Interface string
+	Prefix    netip.Prefix
+}
+
+// VXLAN over IPv4 adds that many bytes to a packet, and over IPv6 that many.
+const (
+	overheadIPv4 = 50
+	overheadIPv6 = 70
+)
+
+// VXLANMTU returns the largest packet that passes a pool's VXLAN; 0 if the pool has none, or it
+// is not known.
+func (f *Facts) VXLANMTU(pool *ipam.Config) int {
+	device, ok := f.Devices[pool.Pool]
+	switch {
+	case pool.VXLAN == ipam.VXLAN{}:
+		return 0
+	case ok:
+		return device.MTU
+	case f.Underlay.Name == "":
+		return 0
+	case f.Underlay.IsIPv6:
+		return f.Underlay.MTU - overheadIPv6
+	}
+	return f.Underlay.MTU - overheadIPv4
+}

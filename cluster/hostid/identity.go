@@ -1,0 +1,135 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package hostid is who a host is by its own files: the random ID in the state directory of
+// its pools, the machine's ID and the kernel's boot ID.
+package hostid
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
+)
+
+// Identity is who the host is. Host has no node.
+type Identity struct {
+	ipam.Host
+	// Born: the instance was made by this machine in this boot. A copy of its disk is another
+	// machine, or in another boot.
+	Born bool
+}
+
+// fileName is that of the instance: 32 hexadecimal digits, and on lines of their own the boot
+// and the machine that made it.
+const fileName = "instance"
+
+// locking limits the wait for the lock of the directory, which another program may have. It takes
+// milliseconds to make the file.
+const locking = 2 * time.Second
+
+// isInstance tells whether a text is 32 hexadecimal digits.
+func isInstance(text string) bool {
+	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+// Read returns who the host is. What has no file is empty.
+func Read(dir string) (Identity, error) {
+	id, err := readHost()
+	if err != nil {
+		return Identity{}, err
+	}
+	if err := id.readInstance(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, err
+	}
+	return id, nil
+}
+
+// Make is Read for those who need an instance: it makes the missing one.
+func Make(dir string) (Identity, error) {
+	id, err := readHost()
+	if err != nil {
+		return id, err
+	}
+	if err := id.readInstance(dir); !errors.Is(err, fs.ErrNotExist) {
+		return id, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return id, err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return id, err
+	}
+	defer files.CloseLocked(lock)
+	ctx, stop := context.WithTimeoutCause(context.Background(), locking, fmt.Errorf("another process has it for more than %s", locking))
+	defer stop()
+	if err := files.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+		return id, errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: lock %s: %w", ipam.ErrUnavailable, dir, err))
+	}
+	if err := id.readInstance(dir); !errors.Is(err, fs.ErrNotExist) {
+		return id, err // another process has made it
+	}
+	return id, id.makeInstance(dir)
+}
+
+// ofBoot is what was read once: it does not change while this process runs.
+var ofBoot atomic.Pointer[Identity]
+
+func readHost() (id Identity, err error) {
+	if known := ofBoot.Load(); known != nil {
+		return *known, nil
+	}
+	for path, field := range map[string]*string{
+		"/etc/machine-id":                 &id.MachineID,
+		"/proc/sys/kernel/random/boot_id": &id.Boot,
+	} {
+		data, err := files.Read(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return id, fmt.Errorf("who this host is: %w", err)
+		}
+		*field = strings.TrimSpace(string(data))
+	}
+	if known := id; known.MachineID != "" && known.Boot != "" {
+		ofBoot.Store(&known)
+	}
+	return id, nil
+}
+
+func (id *Identity) readInstance(dir string) error {
+	path := filepath.Join(dir, fileName)
+	data, err := files.Read(path)
+	if err != nil {
+		return err
+	}
+	instance, birth, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	if !isInstance(instance) {
+		return fmt.Errorf("%s: %.40q: want 32 hexadecimal digits; restore the file, or remove it if no allocation on this host has an address of a pool", path, instance)
+	}
+	id.Instance, id.Born = instance, id.MachineID != "" && birth == id.birth()
+	return nil
+}
+
+// birth is what the file says of an instance that is made now.
+func (id *Identity) birth() string { return id.Boot + "\n" + id.MachineID }
+
+func (id *Identity) makeInstance(dir string) error {
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // it never fails
+	id.Instance, id.Born = hex.EncodeToString(random), id.MachineID != ""
+	data := []byte(id.Instance + "\n" + id.birth() + "\n")
+	return files.Replace(filepath.Join(dir, fileName), data, files.Options{Durable: true})
+}

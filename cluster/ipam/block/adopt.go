@@ -1,0 +1,143 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/allocnet/allocnet/cluster/ipam"
+)
+
+// Adopt takes the blocks that this node had before its state was lost. Another node's are left
+// alone even with the machine ID of this one: machines made of one image have the same. inUse
+// tells whether a network namespace of the host has an address of a block. A block is taken
+// when it was found unused twice, and what had it did not say in between that it is alive: the
+// machine may be a clone.
+func (l *Leases) Adopt(ctx context.Context, inUse func(b ipam.Block) (bool, error)) ([]ipam.Block, error) {
+	var adopted []ipam.Block
+	err := l.withSole(ctx, func(s *session) error {
+		if err := s.mismatch(s.records); err != nil {
+			return err
+		}
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+		maps.DeleteFunc(s.view.Unused, func(path string, _ suspect) bool {
+			_, exists := s.view.entries[path]
+			return !exists || s.hasRecord(path)
+		})
+		err := s.others(ctx, func(path string, o *owner) error {
+			taken, err := s.adopt(ctx, path, o, inUse)
+			if taken {
+				adopted = append(adopted, o.Block)
+			}
+			return err
+		})
+		return errors.Join(err, s.writeView())
+	})
+	return adopted, err
+}
+
+// Adopting tells whether Adopt has found a block unused once, and settle after that may take it.
+func (l *Leases) Adopting() (bool, error) {
+	v, err := l.readView(moment{})
+	return err == nil && len(v.Unused) > 0, err
+}
+
+// hadBefore tells whether another instance was this node.
+func (s *session) hadBefore(h ipam.Host) bool {
+	return h.Instance != s.host.Instance && h.NodeID != "" && h.NodeID == s.host.NodeID
+}
+
+func (s *session) adopt(ctx context.Context, path string, o *owner, inUse func(b ipam.Block) (bool, error)) (bool, error) {
+	if !s.hadBefore(o.Host) {
+		return false, nil
+	}
+	used, err := inUse(o.Block)
+	if err != nil {
+		return false, err
+	}
+	_, again := s.view.Unused[path]
+	ripe := s.view.Unused.ripe(path, o.index, !used, s.now, settle)
+	switch {
+	case used:
+		return false, nil
+	case !again:
+		return false, s.challenge(ctx, o.Host)
+	case !ripe:
+		return false, nil
+	}
+	delete(s.view.Unused, path)
+	if alive, err := s.answered(ctx, o.Host.Instance); err != nil || alive {
+		return false, err
+	}
+	return s.take(ctx, path, o)
+}
+
+// challenge asks an instance to say that it is alive, which it does when it verifies.
+func (s *session) challenge(ctx context.Context, h ipam.Host) error {
+	path, content := ipam.NodePath(h.Instance), ipam.NodeContent{Host: h}
+	entry, err := s.store.Get(ctx, path)
+	switch {
+	case errors.Is(err, ipam.ErrNotFound):
+		content.Challenger = s.host.Instance
+		_, err = s.store.Create(ctx, path, ipam.Encode(content))
+		return err
+	case err != nil:
+		return err
+	}
+	if content, err = ipam.DecodeNode(entry.Content); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if content.Challenger == s.host.Instance {
+		return nil
+	}
+	content.Challenger = s.host.Instance
+	_, err = s.store.Update(ctx, path, ipam.Encode(content), entry.Index)
+	return err
+}
+
+// answered tells whether an instance has said that it is alive since it was challenged.
+func (s *session) answered(ctx context.Context, instance string) (bool, error) {
+	path := ipam.NodePath(instance)
+	entry, err := s.store.Get(ctx, path)
+	if errors.Is(err, ipam.ErrNotFound) {
+		return true, nil // the challenge was lost with a snapshot
+	}
+	if err != nil {
+		return false, err
+	}
+	content, err := ipam.DecodeNode(entry.Content)
+	return err != nil || content.Challenger != s.host.Instance, nil
+}
+
+// Answers asks an instance of this node to say that it lives, and tells whether it has since it was
+// asked last: yes if it was not asked yet. The caller has locked the store.
+func (l *Leases) Answers(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error) {
+	s := &session{Leases: l, store: store, host: self}
+	answers, err := s.answered(ctx, instance)
+	if err != nil || !answers {
+		return false, err
+	}
+	return true, s.challenge(ctx, ipam.Host{Instance: instance, NodeID: self.NodeID, NodeName: self.NodeName})
+}
+
+// take makes a block this host's.
+func (s *session) take(ctx context.Context, path string, o *owner) (bool, error) {
+	r, err := s.intend(ctx, o.Block)
+	if err != nil {
+		return false, err
+	}
+	index, err := s.store.Update(ctx, path, s.content(r), o.index)
+	if errors.Is(err, ipam.ErrConflict) {
+		return s.findClaim(ctx, r, err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("adopt block %s: %w", o.Block, err)
+	}
+	return true, s.replace(ctx, r, r.as(Held, r.Claim, index))
+}

@@ -1,0 +1,275 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/block"
+	"github.com/allocnet/allocnet/cluster/ipam/local"
+	"github.com/allocnet/allocnet/internal/errdefs"
+)
+
+const (
+	// claimTimeout is how long an attachment waits for a block, so that it fails within 5 s.
+	claimTimeout = 4500 * time.Millisecond
+	// claimAttempts are made if other attachments take all addresses of a new block.
+	claimAttempts = 8
+	// returnTimeout is how long a failed call waits for other processes to give back what it took.
+	// GC frees the rest.
+	returnTimeout = 2 * time.Second
+	// probeAttempts are made if other hosts use the addresses.
+	probeAttempts = 3
+)
+
+// Add gives an attachment an address of each family of the pool, those that it requests among
+// them: all or none. An attachment that has addresses gets the same again, and keeps them if
+// the call fails.
+func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error) {
+	if err := p.validate(r); err != nil {
+		return nil, err
+	}
+	if err := p.agreed(); err != nil {
+		return nil, err
+	}
+	fixed, before, err := p.addReserved(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return hasFamily(fixed, f) })
+	var found []netip.Addr
+	if len(others) > 0 {
+		found, err = p.addFromBlocks(ctx, r.Owner, others)
+	}
+	if len(fixed) > 0 && err != nil {
+		err = errors.Join(err, p.reserved.Restore(ctx, r.Owner, before))
+	} else if len(fixed) > 0 {
+		err = p.reserved.FreeOthers(ctx, r.Owner, fixed)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.assign(append(fixed, found...))
+}
+
+func hasFamily(addresses []netip.Addr, f ipam.Family) bool {
+	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return ipam.FamilyOf(a) == f })
+}
+
+// validate requires an attachment, a key that can be stored as it is, and addresses of the pool
+// of different families.
+func (p *Pool) validate(r ipam.Request) error {
+	if r.Owner.ContainerID == "" || r.Owner.Interface == "" {
+		return fmt.Errorf("%w: attachment %q of container %q: want both", ipam.ErrInvalid, r.Owner.Interface, r.Owner.ContainerID)
+	}
+	if err := ipam.ValidateKey(r.Job.Key); err != nil {
+		return err
+	}
+	for i, address := range r.Addresses {
+		if !p.o.Config.IsReserved(address) {
+			return fmt.Errorf("%w: requested address %s is in no reserved range of the pool %s (%v), or excluded, or a gateway", ipam.ErrInvalid, address, p.o.Config.Pool, p.o.Config.Reserved)
+		}
+		if hasFamily(r.Addresses[:i], ipam.FamilyOf(address)) {
+			return fmt.Errorf("%w: requested addresses are %v: want one of each family", ipam.ErrInvalid, r.Addresses)
+		}
+	}
+	return nil
+}
+
+// assign returns the addresses as an attachment's, in the order of the families.
+func (p *Pool) assign(addresses []netip.Addr) ([]ipam.Assigned, error) {
+	var all []ipam.Assigned
+	for _, f := range p.o.Config.Families() {
+		for _, address := range addresses {
+			if ipam.FamilyOf(address) != f {
+				continue
+			}
+			a, err := p.o.Config.Assign(address)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// addReserved takes requested addresses, or sticky ones: of the families that have reserved
+// addresses. before are those that the attachment had.
+func (p *Pool) addReserved(ctx context.Context, r ipam.Request) (found, before []netip.Addr, err error) {
+	var families []ipam.Family
+	if p.o.Config.Sticky && r.Job.Key != "" && len(r.Addresses) == 0 {
+		families = slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return p.o.Config.ReservedCount(f) == 0 })
+	}
+	if len(families)+len(r.Addresses) == 0 {
+		return nil, nil, nil
+	}
+	if before, err = p.reserved.Held(ctx, r.Owner); err != nil {
+		return nil, nil, err
+	}
+	if found, err = p.reserved.Take(ctx, r, families); err != nil {
+		return nil, nil, err
+	}
+	made := slices.DeleteFunc(slices.Clone(found), func(a netip.Addr) bool { return slices.Contains(before, a) })
+	taken, err := p.probe(ctx, made)
+	if err == nil && len(taken) > 0 {
+		err = fmt.Errorf("%w: another host uses the reserved address %s", ipam.ErrExhausted, taken[0])
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, p.reserved.Restore(ctx, r.Owner, before))
+	}
+	return found, before, nil
+}
+
+// addFromBlocks takes addresses that no other host is seen to use.
+func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []ipam.Family) ([]netip.Addr, error) {
+	var used, all []netip.Addr // all were made by this call
+	giveBack := func(err error) error {
+		if len(all) == 0 {
+			return err
+		}
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), returnTimeout)
+		defer cancel()
+		return errors.Join(err, p.local.Return(limited, owner, all))
+	}
+	for range probeAttempts {
+		existing, made, err := p.take(ctx, owner, families)
+		if err != nil {
+			return nil, giveBack(err)
+		}
+		all = append(all, made...)
+		if used, err = p.probe(ctx, made); err != nil {
+			return nil, giveBack(err)
+		}
+		if len(used) == 0 {
+			return append(existing, made...), nil
+		}
+		for _, address := range used {
+			p.o.Logger.Error("another host uses an address of a block of this host: it is not given out for an hour", "address", address)
+			if err := p.local.Quarantine(ctx, owner, address); err != nil {
+				return nil, giveBack(err)
+			}
+		}
+	}
+	return nil, giveBack(fmt.Errorf("%w: other hosts use %d addresses of this host's blocks, the last is %s", ipam.ErrExhausted, probeAttempts, used[0]))
+}
+
+// probe returns those of the addresses that other hosts use, and counts them.
+func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.Addr, err error) {
+	if p.o.Probe == nil {
+		return nil, nil
+	}
+	taken, errs := make([]bool, len(addresses)), make([]error, len(addresses))
+	var group sync.WaitGroup // each takes a second
+	for i, address := range addresses {
+		group.Go(func() { taken[i], errs[i] = p.o.Probe(ctx, address) })
+	}
+	group.Wait()
+	for i, address := range addresses {
+		if taken[i] {
+			used = append(used, address)
+		}
+	}
+	if len(used) > 0 {
+		if err := p.countConflicts(ctx, len(used)); err != nil {
+			p.o.Logger.Warn("count addresses in use elsewhere", "addresses", used, "error", err)
+		}
+	}
+	return used, errors.Join(errs...)
+}
+
+// take takes addresses from the blocks that this host has, or else from new ones.
+func (p *Pool) take(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
+	limited, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
+	defer stop()
+	if err := p.blocks.Refresh(limited); err != nil {
+		p.o.Logger.Warn("verify the blocks of this host: it is repeated later", "error", err)
+	}
+	existing, made, _, err = p.takeHeld(ctx, owner, families)
+	if !errors.Is(err, ipam.ErrExhausted) && !errors.Is(err, ipam.ErrFenced) {
+		return existing, made, err
+	}
+	return p.takeNew(limited, owner, families)
+}
+
+var errSlow = fmt.Errorf("%w: no answer in %s", ipam.ErrUnavailable, claimTimeout)
+
+// takeHeld takes addresses from the blocks that this host has, and returns which those are.
+func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, held *block.Overview, err error) {
+	existing, made, err = p.local.Take(ctx, owner, families, func() ([]ipam.Block, error) {
+		if held, err = p.blocks.Overview(); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(held.Blocks, func(r block.Record) bool { return r.State == block.Held }) {
+			return held.Open(), held.Closed
+		}
+		return nil, nil
+	})
+	return existing, made, held, err
+}
+
+// takeNew claims blocks until they have addresses for the attachment. Those that wait for
+// another process to claim one may find that it is enough for them.
+func (p *Pool) takeNew(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
+	unlock, err := p.lock(ctx, "claim.lock")
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ipam.ErrExhausted, err)
+	}
+	defer unlock()
+	for range claimAttempts {
+		var full *local.FullError
+		var held *block.Overview
+		existing, made, held, err = p.takeHeld(ctx, owner, families)
+		switch {
+		case errors.As(err, &full):
+			err = p.claim(ctx, full.Families, held.Open())
+		case errors.Is(err, ipam.ErrFenced):
+			err = p.blocks.Verify(ctx)
+		default:
+			return existing, made, err
+		}
+		if err = withCause(ctx, err); err != nil && full != nil {
+			err = unclaimed(err, full, held.Waiting)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, nil, fmt.Errorf("%w: others took the addresses of %d new blocks", ipam.ErrExhausted, claimAttempts)
+}
+
+// withCause says, if the store did not answer in time, so.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// unclaimed says why a block was asked for that was not to be had, and what other ones wait for.
+// The kind of the error is that of the claim's: without a free address one is refused for good, too.
+func unclaimed(err, full error, waiting string) error {
+	if waiting != "" {
+		full = fmt.Errorf("%w; %s", full, waiting)
+	}
+	return errdefs.As(errdefs.Of(err), fmt.Errorf("%w; a new block: %w", full, err))
+}
+
+func (p *Pool) claim(ctx context.Context, families []ipam.Family, open []ipam.Block) error {
+	for _, f := range families {
+		claimed, err := p.blocks.Claim(ctx, f, open)
+		if err != nil {
+			return err
+		}
+		p.o.Logger.Info("claimed a block", "block", claimed)
+	}
+	return nil
+}

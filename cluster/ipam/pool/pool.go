@@ -1,0 +1,119 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/block"
+	"github.com/allocnet/allocnet/cluster/ipam/local"
+	"github.com/allocnet/allocnet/cluster/ipam/reserved"
+	"github.com/allocnet/allocnet/internal/files"
+)
+
+// Pool is a pool of addresses. It may be used concurrently, and by several processes.
+type Pool struct {
+	o        Options
+	local    *local.Addresses
+	blocks   *block.Leases
+	reserved *reserved.Addresses
+}
+
+// New returns a pool. It does no I/O.
+func New(o Options) *Pool {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Grace == 0 {
+		o.Grace = time.Hour
+	}
+	p := &Pool{o: o, local: local.New(o.Config, o.Now)}
+	p.blocks = block.New(block.Options{
+		Config: o.Config, Addresses: p.local, Connect: o.Open, Fence: o.Fence, Logger: o.Logger,
+	})
+	p.reserved = reserved.New(reserved.Options{
+		Config: o.Config, Open: o.Open, Leases: p.local, Guard: p.blocks, Holder: o.Holder, Grace: o.Grace,
+		LockStore: func(ctx context.Context) (func(), error) { return p.lock(ctx, "store.lock") },
+		Now:       o.Now, Logger: o.Logger,
+	})
+	return p
+}
+
+// lock locks a file in the pool's directory. The order of locks is claim.lock, under which
+// processes of this host claim blocks one after the other, store.lock, under which they use the
+// store, and the lease lock. conflicts.lock is taken alone.
+func (p *Pool) lock(ctx context.Context, name string) (unlock func(), err error) {
+	dir := p.dir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, name)
+	file, err := files.Open(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.Lock(ctx, file, unix.LOCK_EX); err != nil {
+		_ = file.Close() // never written
+		return nil, fmt.Errorf("lock %s, which another process has: %w", path, err)
+	}
+	return func() { files.CloseLocked(file) }, nil
+}
+
+// dir has what this host knows of the pool.
+func (p *Pool) dir() string {
+	return filepath.Join(p.o.Config.StateDir, "ipam", "pools", p.o.Config.Pool)
+}
+
+// Del takes back the addresses of an attachment. It does not wait for the store, and it is no
+// error if the attachment has none.
+func (p *Pool) Del(ctx context.Context, owner ipam.Owner) error {
+	return errors.Join(p.reserved.Free(ctx, owner), p.local.Release(ctx, owner))
+}
+
+// Leases returns the leases of the pool's addresses on this host.
+func (p *Pool) Leases(ctx context.Context) ([]local.Lease, error) { return p.local.Leases(ctx) }
+
+// Check requires that an attachment has leases of these addresses and no others, at least one,
+// and that the blocks they are from are this host's.
+func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Addr) error {
+	have, err := p.local.Of(ctx, owner)
+	if err != nil {
+		return err
+	}
+	if len(have) == 0 {
+		return fmt.Errorf("%w: container %s, interface %s: pool %s has none", ipam.ErrNoLease, owner.ContainerID, owner.Interface, p.o.Config.Pool)
+	}
+	for _, address := range have {
+		if !slices.Contains(addresses, address) {
+			return fmt.Errorf("%w: container %s, interface %s: it has a lease of %s, which the result %v lacks", ipam.ErrNoLease, owner.ContainerID, owner.Interface, address, addresses)
+		}
+	}
+	held, err := p.blocks.Overview()
+	if err != nil {
+		return err
+	}
+	if errors.Is(held.Closed, ipam.ErrMismatch) {
+		return held.Closed
+	}
+	for _, address := range addresses {
+		if err := p.check(owner, address, have, held); err != nil {
+			return err
+		}
+	}
+	return nil
+}

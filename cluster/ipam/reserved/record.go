@@ -1,0 +1,191 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reserved
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/files"
+)
+
+// state is what this host does with an address.
+type state string
+
+// The states of a record: see the package's documentation.
+const (
+	taking    state = "taking"
+	held      state = "held"
+	releasing state = "releasing"
+	lost      state = "lost"
+)
+
+// record is what this host has on disk of an address that it holds, or may hold.
+type record struct {
+	State state `json:"state"`
+	// Index is the entry's as this host wrote it. 0: the outcome of the write is unknown.
+	Index uint64 `json:"index"`
+	// Released is since when the state is releasing.
+	Released time.Time `json:"released,omitzero"`
+	// Drop is whether the address is not to be kept for its key: another host may have taken
+	// one for it at the same time.
+	Drop bool `json:"drop,omitempty"`
+	// Content is what this host wrote to the store, or asked it to write.
+	Content ipam.AddressContent `json:"content"`
+}
+
+// recordVersion is that of the files of records. It rises with every change of what they have. Those of before it have none.
+const recordVersion = 1
+
+// file is a record as it is written.
+type file struct {
+	Version int `json:"version"`
+	record
+}
+
+// same returns whether two records are the same version of one.
+func (r *record) same(other *record) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return r.State == other.State && r.Index == other.Index && r.Drop == other.Drop && r.Content.ClaimID == other.Content.ClaimID
+}
+
+// heldAt returns the record of an address whose entry is known.
+func (r *record) heldAt(index uint64, content ipam.AddressContent) *record {
+	changed := *r
+	changed.State, changed.Index, changed.Content = held, index, content
+	return &changed
+}
+
+// records are the records of a host.
+type records interface {
+	// load returns all, by address.
+	load(ctx context.Context) (map[netip.Addr]*record, error)
+	// replace replaces one on condition that it is as the old one. Nil: there is none.
+	replace(ctx context.Context, address netip.Addr, old, changed *record) (bool, error)
+	// remembered returns what was remembered last. Nil: nothing.
+	remembered() *memory
+	remember(m *memory) error
+}
+
+// directory keeps records in files, each named after its address.
+type directory string
+
+// memoryName is the file of the memory.
+const memoryName = "memory"
+
+func (d directory) load(context.Context) (map[netip.Addr]*record, error) {
+	files, err := os.ReadDir(string(d))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	found := map[netip.Addr]*record{}
+	for _, file := range files {
+		address, ok := recordAddress(file.Name())
+		if !ok {
+			continue
+		}
+		r, err := d.read(address)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			found[address] = r
+		}
+	}
+	return found, nil
+}
+
+func recordName(address netip.Addr) string { return ipam.AddressName(address) + ".json" }
+
+func recordAddress(name string) (netip.Addr, bool) {
+	name, isRecord := strings.CutSuffix(name, ".json")
+	address, err := ipam.ParseAddressName(name)
+	return address, isRecord && err == nil
+}
+
+// read returns nil if there is no record. One that is damaged is none: what it was of is given
+// back, or gets a record again if it is in use, as Verify does it. One of a later release is not damaged.
+func (d directory) read(address netip.Addr) (*record, error) {
+	path := filepath.Join(string(d), recordName(address))
+	data, err := files.ReadNoFollow(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // there is no record
+	}
+	if err != nil {
+		return nil, err
+	}
+	var version struct{ Version int }
+	if json.Unmarshal(data, &version) == nil && version.Version > recordVersion {
+		return nil, fmt.Errorf("%s: version is %d, want at most %d: it was written by a later release, which alone can give the address back: install that one", path, version.Version, recordVersion)
+	}
+	var f file
+	if json.Unmarshal(data, &f) != nil || f.Content.Address != address {
+		return nil, nil //nolint:nilnil // there is no record that can be read
+	}
+	return &f.record, nil
+}
+
+func (d directory) replace(ctx context.Context, address netip.Addr, old, changed *record) (bool, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return false, err
+	}
+	lock, err := files.Open(filepath.Join(string(d), "lock"), os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer files.CloseLocked(lock)
+	if err := files.Lock(ctx, lock, unix.LOCK_EX); err != nil {
+		return false, err
+	}
+	present, err := d.read(address)
+	if err != nil || !present.same(old) {
+		return false, err
+	}
+	path := filepath.Join(string(d), recordName(address))
+	if changed == nil {
+		return true, os.RemoveAll(path)
+	}
+	data, err := json.Marshal(file{recordVersion, *changed})
+	if err != nil {
+		return false, err
+	}
+	return true, files.Replace(path, data, files.Options{Durable: true})
+}
+
+// remembered returns nil for a file that cannot be read: what a host remembers is a help.
+func (d directory) remembered() *memory {
+	data, err := files.ReadNoFollow(filepath.Join(string(d), memoryName))
+	if err != nil {
+		return nil
+	}
+	var m memory
+	if json.Unmarshal(data, &m) != nil {
+		return nil
+	}
+	return &m
+}
+
+func (d directory) remember(m *memory) error {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return files.Replace(filepath.Join(string(d), memoryName), data, files.Options{})
+}

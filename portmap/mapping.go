@@ -14,38 +14,28 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// Options control how ports become mappings. The zero value is Nomad's behaviour.
-type Options struct {
-	// IgnoreHostIP maps on all addresses of the host. False: on the host IP of the
-	// port.
-	IgnoreHostIP bool `json:"ignoreHostIP,omitempty"`
-}
-
 func target(m cni.PortMapping) string {
 	return fmt.Sprintf("%d from %s", m.ContainerPort, cmp.Or(m.HostIP, "all addresses"))
 }
 
 // Mappings returns the mappings of the ports in a fixed order: by host port,
 // protocol and host IP.
-func Mappings(ports []Port, o Options) ([]cni.PortMapping, error) {
+func Mappings(ports []Port) ([]cni.PortMapping, error) {
 	var mappings []cni.PortMapping
 	for _, p := range ports {
 		if err := p.validate(); err != nil {
 			return nil, err
 		}
-		mappings = append(mappings, p.mappings(o)...)
+		mappings = append(mappings, p.mappings()...)
 	}
 	slices.SortFunc(mappings, compare)
 	return mappings, Check(mappings)
 }
 
-func (p Port) mappings(o Options) []cni.PortMapping {
+func (p Port) mappings() []cni.PortMapping {
 	m := cni.PortMapping{HostPort: int32(p.HostPort), ContainerPort: int32(p.To), Protocol: p.Protocol, HostIP: p.HostIP}
 	if p.To == 0 {
 		m.ContainerPort = m.HostPort
-	}
-	if o.IgnoreHostIP {
-		m.HostIP = ""
 	}
 	if m.Protocol != "" {
 		return []cni.PortMapping{m}

@@ -15,24 +15,21 @@ import (
 
 func TestMappings(t *testing.T) {
 	for name, test := range map[string]struct {
-		ports   []Port
-		options Options
-		want    []cni.PortMapping
+		ports []Port
+		want  []cni.PortMapping
 	}{
-		"none":               {},
-		"to is the host's":   {[]Port{{Label: "a", HostPort: 80, Protocol: "tcp"}}, Options{}, []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}},
-		"both protocols":     {[]Port{{Label: "a", HostPort: 80, To: 8080}}, Options{}, []cni.PortMapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}, {HostPort: 80, ContainerPort: 8080, Protocol: "udp"}}},
-		"host IP is kept":    {[]Port{{Label: "a", HostPort: 80, HostIP: "10.0.0.1", Protocol: "tcp"}}, Options{}, []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.1"}}},
-		"host IP is ignored": {[]Port{{Label: "a", HostPort: 80, HostIP: "10.0.0.1", Protocol: "tcp"}}, Options{IgnoreHostIP: true}, []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}},
+		"none":             {},
+		"to is the host's": {[]Port{{Label: "a", HostPort: 80, Protocol: "tcp"}}, []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}},
+		"both protocols":   {[]Port{{Label: "a", HostPort: 80, To: 8080}}, []cni.PortMapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}, {HostPort: 80, ContainerPort: 8080, Protocol: "udp"}}},
+		"host IP is kept":  {[]Port{{Label: "a", HostPort: 80, HostIP: "10.0.0.1", Protocol: "tcp"}}, []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.1"}}},
 		"sorted": {
 			[]Port{{Label: "b", HostPort: 90, Protocol: "udp"}, {Label: "a", HostPort: 80, HostIP: "10.0.0.2", Protocol: "tcp"}, {Label: "c", HostPort: 80, HostIP: "10.0.0.1", Protocol: "tcp"}},
-			Options{},
 			[]cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.1"}, {HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.2"}, {HostPort: 90, ContainerPort: 90, Protocol: "udp"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := append([]Port{}, test.ports...)
-			got, err := Mappings(test.ports, test.options)
+			got, err := Mappings(test.ports)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,13 +63,13 @@ func TestConflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.a.Label, test.b.Label = "a", "b"
-			_, err := Mappings([]Port{test.a, test.b}, Options{})
+			_, err := Mappings([]Port{test.a, test.b})
 			if (errdefs.Of(err) == errdefs.Refused) != test.conflict {
 				t.Errorf("got %v, want a conflict: %t", err, test.conflict)
 			}
 		})
 	}
-	_, err := Mappings([]Port{{Label: "a", HostPort: 80, To: 8080, HostIP: "10.0.0.1"}, {Label: "b", HostPort: 80, Protocol: "udp"}}, Options{})
+	_, err := Mappings([]Port{{Label: "a", HostPort: 80, To: 8080, HostIP: "10.0.0.1"}, {Label: "b", HostPort: 80, Protocol: "udp"}})
 	if want := "host port 80/udp is mapped twice: to 80 from all addresses and to 8080 from 10.0.0.1"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -93,7 +90,7 @@ func TestInvalidPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.port.Label = "a"
-			_, err := Mappings([]Port{test.port}, Options{})
+			_, err := Mappings([]Port{test.port})
 			if errdefs.Of(err) != errdefs.Refused || err.Error() != test.want {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
@@ -197,7 +194,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		mappings, err := Mappings(p, Options{})
+		mappings, err := Mappings(p)
 		if err != nil || len(mappings) == 0 {
 			t.Fatalf("%q is %+v, which gives %v, %v", text, p, mappings, err)
 		}

@@ -40,12 +40,12 @@ type Binding struct {
 
 // Bind combines the element with the capabilities that the network declares. The
 // ports are those of the allocation that are mapped to this attachment.
-func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Options, marker json.RawMessage) (Binding, error) {
-	mappings, err := e.mappings(ports, o)
+func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, marker json.RawMessage) (Binding, error) {
+	mappings, err := e.mappings(ports)
 	if err != nil {
 		return Binding{}, err
 	}
-	chosen, err := e.mappings(nil, o)
+	chosen, err := e.mappings(nil)
 	if err != nil {
 		return Binding{}, err
 	}
@@ -79,10 +79,10 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, o portmap.Option
 	return b, err
 }
 
-func (e Element) mappings(ports []portmap.Port, o portmap.Options) ([]cni.PortMapping, error) {
+func (e Element) mappings(ports []portmap.Port) ([]cni.PortMapping, error) {
 	all := slices.Clone(ports)
 	for _, m := range e.PortMappings {
 		all = append(all, m.port())
 	}
-	return portmap.Mappings(all, o)
+	return portmap.Mappings(all)
 }

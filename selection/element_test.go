@@ -143,7 +143,7 @@ func TestBindErrors(t *testing.T) {
 		"duplicate port": {Element{}, duplicate, "host port 80/tcp is mapped twice: to 80 from all addresses and to 80 from all addresses"},
 		"invalid port":   {Element{PortMappings: []PortMapping{{}}}, nil, `port "0": host port "0": want 1 to 65535`},
 	} {
-		if _, err := test.element.Bind(n, test.ports, portmap.Options{}, nil); err == nil || err.Error() != test.want {
+		if _, err := test.element.Bind(n, test.ports, nil); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
 	}

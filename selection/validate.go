@@ -154,7 +154,7 @@ func (e Element) validatePorts(position string) error {
 		}
 	}
 	for i, m := range e.PortMappings {
-		if _, err := portmap.Mappings([]portmap.Port{m.port()}, portmap.Options{}); err != nil {
+		if _, err := portmap.Mappings([]portmap.Port{m.port()}); err != nil {
 			return &Error{fmt.Sprintf("%s.portMappings[%d]", position, i), "", err.Error()}
 		}
 	}

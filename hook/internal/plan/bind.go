@@ -48,7 +48,7 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
-	binding, err := p.Element.Bind(p.network, ports, r.PortOptions, encoded)
+	binding, err := p.Element.Bind(p.network, ports, encoded)
 	if err != nil {
 		return err
 	}

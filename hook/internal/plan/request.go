@@ -45,8 +45,8 @@ type Request struct {
 	// must have no say in them but by the scheduler. An attachment takes those
 	// whose labels it names; the others go to the primary.
 	Ports []portmap.Port
-	// PortOptions say how ports become mappings.
-	PortOptions portmap.Options
+	// PortOptions are none: the digests on record are of requests with them.
+	PortOptions struct{}
 	// DNS is whose DNS the allocation gets: PrimaryDNS, MergedDNS, or the name of one of
 	// its networks. A job must have no say in it. Empty: as the primary network or the
 	// host has it in its options, else PrimaryDNS. For Setup only.

@@ -241,7 +241,7 @@ func TestEarlierBootInAContainer(t *testing.T) {
 		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 	})
 	earlierBoot(t, e, "host", fakeList(t, "n", fakecni.Script{}))
-	e.onHost = func() error { return &hostns.OutsideError{Reason: "it is in a container"} }
+	e.onHost = func() error { return hostns.Outside(errors.New("it is in a container")) }
 	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 1 || e.RetryDue() {
 		t.Errorf("%v, on record are %v", err, recorded(t, e))
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -128,8 +129,7 @@ func TestListeners(t *testing.T) {
 		"assigned":             {Request{Primary: primary, Ports: []portmap.Port{{Label: "x", HostPort: tcpPort}}}, false},
 	} {
 		attempted, err := setupWith(t, e, ran, test.request)
-		var taken *PortInUseError
-		if errors.As(err, &taken) != test.refused || attempted == test.refused {
+		if (errdefs.Of(err) == errdefs.Conflict) != test.refused || attempted == test.refused {
 			t.Errorf("%s: %v, refused: want %t", name, err, test.refused)
 		}
 		if test.refused && !strings.Contains(err.Error(), "listens on") {
@@ -183,8 +183,7 @@ func TestPortsOfOthers(t *testing.T) {
 		"chosen, free":               {Request{Networks: []selection.Element{chosen("free", 903, "")}}, false},
 	} {
 		attempted, err := setupWith(t, e, ran, test.request)
-		var taken *PortInUseError
-		if errors.As(err, &taken) != test.refused || attempted == test.refused {
+		if (errdefs.Of(err) == errdefs.Conflict) != test.refused || attempted == test.refused {
 			t.Errorf("%s: %v, refused: want %t", name, err, test.refused)
 		}
 		if test.refused && !strings.Contains(err.Error(), "allocation other") {

@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/lastcheck"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -218,7 +219,7 @@ func (o *operation) attachAgain(ctx context.Context, ns kernel.Namespace, a *sta
 func (o *operation) refuseName(ns kernel.Namespace, a state.Attachment) error {
 	present, err := ns.Interfaces()
 	if err == nil && netns.Index(present, a.Interface) >= 0 {
-		return &InterfaceExistsError{Netns: o.record.Allocation.Netns, Interface: a.Interface, Network: a.Network}
+		return plan.InterfaceExists(a, o.record.Allocation.Netns)
 	}
 	return err
 }

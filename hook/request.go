@@ -13,10 +13,6 @@ type (
 	Step = plan.Step
 	// RequestError is a request that is refused before anything is done.
 	RequestError = plan.RequestError
-	// InterfaceExistsError is an interface name that the namespace has already.
-	InterfaceExistsError = plan.InterfaceExistsError
-	// PortInUseError is a port of the host that an attachment cannot have.
-	PortInUseError = plan.PortInUseError
 )
 
 // Selections of an allocation's DNS, besides the name of one of its networks.

@@ -14,17 +14,7 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// UnrecordedError is a live allocation whose record is lost.
-type UnrecordedError struct{ Allocation, Netns string }
-
-func (e *UnrecordedError) Error() string {
-	return fmt.Sprintf("allocation %s exists in %s, and its record is lost: to remove it: allocnet detach %s", e.Allocation, e.Netns, e.Allocation)
-}
-
-// Kind is that of package errdefs.
-func (*UnrecordedError) Kind() errdefs.Kind { return errdefs.Conflict }
-
-// refuseUnrecorded is an *UnrecordedError if libcni's cache has attachments of the
+// refuseUnrecorded returns an error if libcni's cache has attachments of the
 // allocation that exist in its namespace. New ones would have the same container IDs, and
 // removing either would remove the plugins' objects of both.
 func (o *operation) refuseUnrecorded() error {
@@ -49,7 +39,8 @@ func (o *operation) refuseUnrecorded() error {
 		return err
 	}
 	if slices.ContainsFunc(lost.record.Attachments, func(a state.Attachment) bool { return onrecord.Shows(a, interfaces) }) {
-		return &UnrecordedError{o.record.Allocation.ID, lost.record.Allocation.Netns}
+		id := o.record.Allocation.ID
+		return errdefs.As(errdefs.Conflict, fmt.Errorf("allocation %s exists in %s, and its record is lost: to remove it: allocnet detach %s", id, lost.record.Allocation.Netns, id))
 	}
 	return nil
 }

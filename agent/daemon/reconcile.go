@@ -35,7 +35,7 @@ func (d *Daemon) newReconciler(engine agent.Collector) *agent.Reconciler {
 // the host.
 func outside(chroot string) error {
 	if chroot != "" && filepath.Clean(chroot) != "/" {
-		return &hostns.OutsideError{Reason: fmt.Sprintf("cni.chroot is %q, so its own files are not the host's", chroot)}
+		return hostns.Outside(fmt.Errorf("cni.chroot is %q, so its own files are not the host's", chroot))
 	}
 	return hostns.Check()
 }

@@ -7,6 +7,7 @@
 package hostns
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,15 +17,10 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// OutsideError is a process that is not in the namespaces of the host, or may not be.
-type OutsideError struct{ Reason string }
-
-func (e *OutsideError) Error() string {
-	return "this process may be outside of the host's namespaces: " + e.Reason + ": nothing is removed from here"
+// Outside is the error of a process that is not in the namespaces of the host, or may not be.
+func Outside(reason error) error {
+	return errdefs.As(errdefs.Refused, fmt.Errorf("this process may be outside of the host's namespaces: %w: nothing is removed from here", reason))
 }
-
-// Kind is that of package errdefs.
-func (e *OutsideError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // firstPID is the machine's first PID namespace, whose number the kernel fixes
 // (PROC_PID_INIT_INO, include/linux/proc_ns.h).
@@ -37,7 +33,12 @@ var inits = []string{"init", "systemd"}
 // Check is nil when this process has the mount and network namespaces and the
 // root directory of process 1, and process 1 is a host's: of the machine's first
 // PID namespace, or an init system.
-func Check() error { return check("/proc") }
+func Check() error {
+	if err := check("/proc"); err != nil {
+		return Outside(err)
+	}
+	return nil
+}
 
 // check reads the namespaces of the calling thread: while other threads, the first one among
 // them, attach allocations, they are in the namespaces of these.
@@ -45,14 +46,14 @@ func check(proc string) error {
 	for _, kind := range []string{"mnt", "net"} {
 		own, err := os.Readlink(filepath.Join(proc, "thread-self/ns", kind))
 		if err != nil {
-			return &OutsideError{err.Error()}
+			return err
 		}
 		first, err := os.Readlink(filepath.Join(proc, "1/ns", kind))
 		if err != nil {
-			return &OutsideError{err.Error()}
+			return err
 		}
 		if own != first {
-			return &OutsideError{fmt.Sprintf("it is in namespace %s, process 1 in %s (nsenter --target 1 --mount --net enters those)", own, first)}
+			return fmt.Errorf("it is in namespace %s, process 1 in %s (nsenter --target 1 --mount --net enters those)", own, first)
 		}
 	}
 	if err := sameRoot(proc); err != nil {
@@ -64,14 +65,14 @@ func check(proc string) error {
 func sameRoot(proc string) error {
 	own, err := os.Stat(filepath.Join(proc, "self/root"))
 	if err != nil {
-		return &OutsideError{err.Error()}
+		return err
 	}
 	first, err := os.Stat(filepath.Join(proc, "1/root"))
 	if err != nil {
-		return &OutsideError{err.Error()}
+		return err
 	}
 	if !os.SameFile(own, first) {
-		return &OutsideError{"its root directory is not that of process 1"}
+		return errors.New("its root directory is not that of process 1")
 	}
 	return nil
 }
@@ -80,15 +81,15 @@ func sameRoot(proc string) error {
 func checkFirst(proc string) error {
 	pid, err := os.Readlink(filepath.Join(proc, "thread-self/ns/pid"))
 	if err != nil {
-		return &OutsideError{err.Error()}
+		return err
 	}
 	name, err := os.ReadFile(filepath.Join(proc, "1/comm"))
 	if err != nil {
-		return &OutsideError{err.Error()}
+		return err
 	}
 	comm := strings.TrimSpace(string(name))
 	if pid != firstPID && !slices.Contains(inits, comm) {
-		return &OutsideError{fmt.Sprintf("it is in a container, where process 1 is %q and no init system", comm)}
+		return fmt.Errorf("it is in a container, where process 1 is %q and no init system", comm)
 	}
 	return nil
 }

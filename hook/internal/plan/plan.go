@@ -19,20 +19,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// InterfaceExistsError is an interface name that the namespace has already.
-type InterfaceExistsError struct {
-	Netns     string
-	Interface string
-	Network   string
-}
-
-func (e *InterfaceExistsError) Error() string {
-	return fmt.Sprintf("network %q: interface %s exists already in %s: choose another name", e.Network, e.Interface, e.Netns)
-}
-
-// Kind is that of package errdefs.
-func (*InterfaceExistsError) Kind() errdefs.Kind { return errdefs.Conflict }
-
 // Plan is everything that Setup or Extend will do, decided before any plugin runs.
 type Plan struct {
 	// Allocation is the record that it gets.
@@ -226,8 +212,13 @@ func (p *Plan) CheckInterfaces(path string, present []netns.Interface) error {
 	}
 	for _, added := range p.Added {
 		if a := added.Attachment; taken(a.Interface) {
-			return &InterfaceExistsError{Netns: path, Interface: a.Interface, Network: a.Network}
+			return InterfaceExists(*a, path)
 		}
 	}
 	return nil
+}
+
+// InterfaceExists is the error of an attachment whose interface name the namespace at path has already.
+func InterfaceExists(a state.Attachment, path string) error {
+	return errdefs.As(errdefs.Conflict, fmt.Errorf("network %q: interface %s exists already in %s: choose another name", a.Network, a.Interface, path))
 }

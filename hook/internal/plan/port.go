@@ -21,22 +21,6 @@ import (
 // torn down. Chosen ones are those of a selection, and all that an operator
 // publishes: a chosen port must be free.
 
-// PortInUseError is a port of the host that an attachment cannot have.
-type PortInUseError struct {
-	Network, Interface string
-	Mapping            cni.PortMapping
-	// Holder is what has the port.
-	Holder string
-}
-
-func (e *PortInUseError) Error() string {
-	return fmt.Sprintf("network %q as %s: host port %d/%s on %s is in use: %s", e.Network, e.Interface,
-		e.Mapping.HostPort, e.Mapping.Protocol, cmp.Or(e.Mapping.HostIP, "all addresses"), e.Holder)
-}
-
-// Kind is that of package errdefs.
-func (*PortInUseError) Kind() errdefs.Kind { return errdefs.Conflict }
-
 // CheckPorts refuses a chosen port that another allocation has, and an assigned one that it chose.
 func (p *Plan) CheckPorts(record state.Record) error {
 	for _, a := range record.Attachments {
@@ -79,13 +63,13 @@ func AllPorts(a Attachment) []cni.PortMapping { return a.Mappings }
 // ChosenPorts are those that no scheduler assigned.
 func ChosenPorts(a Attachment) []cni.PortMapping { return a.chosen }
 
-// RefusePort is a *PortInUseError when a port of the given kind overlaps one that is
-// taken.
+// RefusePort returns an error when a port of the given kind overlaps one that holder has.
 func (p *Plan) RefusePort(of PortsOf, taken cni.PortMapping, holder string) error {
 	for _, a := range p.Added {
 		for _, m := range of(a) {
 			if portmap.Overlap(m, taken) {
-				return &PortInUseError{a.Attachment.Network, a.Attachment.Interface, m, holder}
+				return errdefs.As(errdefs.Conflict, fmt.Errorf("network %q as %s: host port %d/%s on %s is in use: %s",
+					a.Attachment.Network, a.Attachment.Interface, m.HostPort, m.Protocol, cmp.Or(m.HostIP, "all addresses"), holder))
 			}
 		}
 	}

@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
@@ -76,12 +74,6 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	if err != nil {
 		return nil, err
 	}
-	if c.changes == nil {
-		o.guardLoopback(ctx, *a)
-		if err := o.keepAdvertised(c.list); err != nil {
-			return nil, err
-		}
-	}
 	list, err := withoutForce(c.list)
 	if err != nil {
 		return nil, err
@@ -102,27 +94,6 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 		return nil, err
 	}
 	return c, w.CheckResult(*a)
-}
-
-// guardLoopback does what is done in process, before the plugin portmap sets route_localnet. A host on which nothing can guard
-// its services is left as the plugin leaves it.
-func (o *operation) guardLoopback(ctx context.Context, a state.Attachment) {
-	if o.config.InProcess == nil || a.CapabilityArgs["portMappings"] == nil {
-		return
-	}
-	if err := o.config.InProcess.GuardLoopback(ctx); err != nil {
-		o.attachmentLog(a).Warn("tasks can reach services of the host that listen on 127.0.0.1: nftables of this kernel keeps nothing from them", "error", err)
-	}
-}
-
-// keepAdvertised does what is done in process, before plugins switch forwarding on: the kernel would remove what the host has
-// from router advertisements. Whether an address will be of IPv6 the IPAM plugin decides.
-func (e *Engine) keepAdvertised(list *libcni.NetworkConfigList) error {
-	n := cniconf.Network{Name: list.Name, List: list}
-	if e.config.InProcess == nil || !n.IsGateway() {
-		return nil
-	}
-	return e.config.InProcess.KeepAdvertised()
 }
 
 // commitAdded makes what the chains of attachments have left. Their results, which DEL needs

@@ -85,7 +85,7 @@ func (o *operation) writeIntent(ctx context.Context, p *plan.Plan) error {
 	}
 	defer release()
 	p.AddTo(&o.record) // before any is written: a rollback removes them all
-	return o.recordPlan(o.record.Allocation, p.Attachments())
+	return o.lock.Begin(o.record.Allocation, p.Attachments())
 }
 
 // addAll runs ADD for the attachments of a plan. The first failure ends pauses, and

@@ -43,7 +43,7 @@ func (e *Engine) bootDue() (due bool, boot string, err error) {
 	if cleaned, err := e.store.CleanedBoot(); err != nil || cleaned == boot {
 		return false, boot, err
 	}
-	if err := e.onHost(); err != nil {
+	if err := e.config.Host.Outside(); err != nil {
 		e.log.Debug("what earlier boots left is not looked for", "error", err)
 		return false, boot, nil
 	}

@@ -241,11 +241,12 @@ func TestEarlierBootInAContainer(t *testing.T) {
 		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 	})
 	earlierBoot(t, e, "host", fakeList(t, "n", fakecni.Script{}))
-	e.onHost = func() error { return hostns.Outside(errors.New("it is in a container")) }
+	host := e.config.Host.(*insideHost)
+	host.outside = hostns.Outside(errors.New("it is in a container"))
 	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 1 || e.RetryDue() {
 		t.Errorf("%v, on record are %v", err, recorded(t, e))
 	}
-	e.onHost = func() error { return nil }
+	host.outside = nil
 	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 0 {
 		t.Errorf("then on the host: %v, on record are %v", err, recorded(t, e))
 	}

@@ -55,10 +55,18 @@ func newOwnNamespace() ownNamespace {
 	return ownNamespace{kernel.NewNamespaces(), all.at[ownNetns]}
 }
 
+// insideHost is the host of the test, which may be a container.
+type insideHost struct {
+	kernel.Host
+	outside error
+}
+
+func (h *insideHost) Outside() error { return h.outside }
+
 // fakeEngine opens an engine whose only plugin is the fake.
 func fakeEngine(t *testing.T, edit func(*Config)) *Engine {
 	t.Helper()
-	c := Config{ConfDirs: []string{t.TempDir()}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(), NetnsDir: t.TempDir(), Namespaces: newOwnNamespace(), Cleaner: NoCleaner}
+	c := Config{ConfDirs: []string{t.TempDir()}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(), NetnsDir: t.TempDir(), Namespaces: newOwnNamespace(), Host: &insideHost{Host: kernel.NewHost()}, Cleaner: NoCleaner}
 	fakecni.Install(t, c.PluginDirs[0])
 	if edit != nil {
 		edit(&c)
@@ -67,7 +75,7 @@ func fakeEngine(t *testing.T, edit func(*Config)) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.onHost, e.leaks = func() error { return nil }, noLeaks
+	e.leaks = noLeaks
 	return e
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook/internal/lastcheck"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
-	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -28,8 +27,6 @@ type Engine struct {
 	log    hclog.Logger
 	// pause waits between attempts; tests replace it.
 	pause func(ctx context.Context, d time.Duration) error
-	// onHost is an error in a container; tests replace it.
-	onHost func() error
 	// changeFile makes a change of a resolv.conf; nil: as it is. Tests replace it.
 	changeFile func(op, path string, change func() error) error
 	// leaks finds and removes leaks; tests replace it.
@@ -60,7 +57,7 @@ func newEngine(c Config, open func(dir string) (*state.Store, error)) (*Engine, 
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{config: c, store: store, log: c.Logger, pause: sleep, onHost: hostns.Check}
+	e := &Engine{config: c, store: store, log: c.Logger, pause: sleep}
 	e.leaks = e.scanLeaks
 	return e, nil
 }
@@ -129,8 +126,6 @@ type operation struct {
 	reason Reason
 	// notify is Request.Notify.
 	notify func(Step)
-	// recordPlan is lock.Begin; tests replace it.
-	recordPlan func(state.Allocation, []state.Attachment) error
 }
 
 // begin locks an allocation and reads its record; an allocation without one
@@ -165,7 +160,7 @@ func (e *Engine) tryBegin(id string) (*operation, error) {
 
 func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
 	var err error
-	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id), notify: func(Step) {}, recordPlan: lock.Begin}
+	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id), notify: func(Step) {}}
 	o.record, err = lock.Load()
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		o.end()

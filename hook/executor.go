@@ -22,10 +22,8 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
-	"github.com/allocnet/allocnet/internal/inprocess/portmap"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
-	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -43,24 +41,15 @@ const (
 type InProcess interface {
 	// Supports returns why a network cannot be executed; nil if it can.
 	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
-	// Mistakes returns the keys of a plugin's configuration that nothing reads, or that are
-	// there twice.
-	Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*strictjson.Mistake, error)
 	// Chain returns what executes the plugins of one network for one verb. iptables is which one has made the rules,
-	// or makes them; empty: that of the host.
-	Chain(iptables string) Chain
+	// or makes them; empty: that of the host. Unless r is nil it repairs the attachment when it executes CHECK.
+	Chain(iptables string, r *remedy.Repair) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error
-	// RepairChain returns what repairs the attachment of one network when it executes CHECK.
-	RepairChain(r *remedy.Repair, iptables string) Chain
 	// CommitMissing adds what chains that repair have left and the host lacks. What was
 	// missing is in the Repair of each. Programs that it runs inherit the holds.
 	CommitMissing(ctx context.Context, holds []*os.File, changes []*plugin.Changes)
-	// GuardLoopback keeps what tasks send from services of the host that listen on 127.0.0.1.
-	GuardLoopback(ctx context.Context) error
-	// KeepAdvertised has the host go on with what it has from router advertisements when it forwards IPv6.
-	KeepAdvertised() error
 	// ListRules returns the rules that a chain which repairs has left.
 	ListRules(ctx context.Context, changes *plugin.Changes) ([]rules.Listed, error)
 }
@@ -82,29 +71,17 @@ func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) er
 	return inprocess.Supports(list, pluginDirs)
 }
 
-func (executor) Mistakes(plugin *libcni.PluginConfig, text strictjson.Text) ([]*strictjson.Mistake, error) {
-	return inprocess.Mistakes(plugin.Network.Type, plugin.Network.IPAM.Type, text)
-}
-
-func (x executor) Chain(iptables string) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), IPTables: rules.Kind(iptables)}
+func (x executor) Chain(iptables string, r *remedy.Repair) Chain {
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(iptables)}
 }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error {
 	return plugin.Commit(ctx, hold, changes)
 }
 
-func (x executor) RepairChain(r *remedy.Repair, iptables string) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(iptables)}
-}
-
 func (executor) CommitMissing(ctx context.Context, holds []*os.File, changes []*plugin.Changes) {
 	plugin.CommitMissing(ctx, holds, changes)
 }
-
-func (executor) GuardLoopback(ctx context.Context) error { return portmap.GuardLoopback(ctx) }
-
-func (executor) KeepAdvertised() error { return plugin.KeepAdvertised() }
 
 func (executor) ListRules(ctx context.Context, changes *plugin.Changes) ([]rules.Listed, error) {
 	return rules.List(ctx, &changes.Rules)
@@ -222,7 +199,7 @@ func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, c
 	if x == nil || chosen != state.InProcess && (isInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
-	return x.Chain(iptables)
+	return x.Chain(iptables, nil)
 }
 
 // madeByOtherIPTables tells whether plugins made the rules of an attachment with an iptables that the host's is not by now.

@@ -15,12 +15,11 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
-	"github.com/allocnet/allocnet/internal/strictjson"
+	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -29,14 +28,10 @@ import (
 // once; objects, and all removals, wait for Commit.
 type fakeInProcess struct{ world *world }
 
-func (fakeInProcess) Mistakes(*libcni.PluginConfig, strictjson.Text) ([]*strictjson.Mistake, error) {
-	return nil, nil
-}
-
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
-func (f fakeInProcess) Chain(iptables string) Chain {
-	c := &fakeChain{iptables: iptables, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
+func (f fakeInProcess) Chain(iptables string, r *remedy.Repair) Chain {
+	c := &fakeChain{repair: r, iptables: iptables, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
 	f.world.chains[c.changes] = c
@@ -55,30 +50,8 @@ func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*plugin.C
 	return errs
 }
 
-func (f fakeInProcess) RepairChain(r *remedy.Repair, iptables string) Chain {
-	c := f.Chain(iptables).(*fakeChain)
-	c.repair = r
-	return c
-}
-
 // CommitMissing adds nothing: fakeChain has no rules.
 func (fakeInProcess) CommitMissing(context.Context, []*os.File, []*plugin.Changes) {}
-
-// GuardLoopback counts.
-func (f fakeInProcess) GuardLoopback(context.Context) error {
-	f.world.mu.Lock()
-	defer f.world.mu.Unlock()
-	f.world.guarded++
-	return nil
-}
-
-// KeepAdvertised counts.
-func (f fakeInProcess) KeepAdvertised() error {
-	f.world.mu.Lock()
-	defer f.world.mu.Unlock()
-	f.world.kept++
-	return nil
-}
 
 // ListRules has what CHECK of the chain finds missing for a rule that is not there.
 func (f fakeInProcess) ListRules(_ context.Context, changes *plugin.Changes) ([]rules.Listed, error) {
@@ -388,39 +361,28 @@ func TestUnknownExecutor(t *testing.T) {
 	}
 }
 
-// TestGuardsLoopback: plugins that publish ports are executed behind the guard.
-func TestGuardsLoopback(t *testing.T) {
-	i := install(t)
-	i.inProcess = true
-	w := newWorld(t, i)
-	o := &operation{Engine: w.Engine, log: w.log}
-	for range 2 {
-		o.guardLoopback(t.Context(), state.Attachment{})
-		if w.guarded != 0 {
-			t.Error("it is made for an attachment without ports")
-		}
-	}
-	o.guardLoopback(t.Context(), state.Attachment{CapabilityArgs: map[string]any{"portMappings": []any{}}})
-	if w.guarded != 1 {
-		t.Errorf("it is made %d times for ports", w.guarded)
-	}
-}
-
-// TestKeepsAdvertised: before plugins that switch forwarding on.
-func TestKeepsAdvertised(t *testing.T) {
-	i := install(t)
-	i.inProcess = true
-	w := newWorld(t, i)
-	for plugin, want := range map[string]int{
-		`{"type": "bridge"}`: 0, `{"type": "macvlan"}`: 0, `{"type": "bridge", "isGateway": true}`: 1, `{"type": "ptp"}`: 1,
+// TestGuardsHost: plugins that publish ports, or switch forwarding on, are executed behind what is done in process.
+func TestGuardsHost(t *testing.T) {
+	for name, test := range map[string]struct {
+		plugin        string
+		ports         []portmap.Port
+		guarded, kept int32
+	}{
+		"bridge":     {`{"type": "bridge"}`, nil, 0, 0},
+		"macvlan":    {`{"type": "macvlan"}`, nil, 0, 0},
+		"a gateway":  {`{"type": "bridge", "isGateway": true}`, nil, 0, 1},
+		"ptp":        {`{"type": "ptp"}`, nil, 0, 1},
+		"with ports": {`{"type": "bridge", "capabilities": {"portMappings": true}}`, []portmap.Port{{Label: "http", HostPort: 80}}, 1, 0},
 	} {
-		list, err := cniconf.ParseList([]byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [` + plugin + `]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.kept = 0
-		if err := w.keepAdvertised(list); err != nil || w.kept != want {
-			t.Errorf("%s: %d calls, %v, want %d", plugin, w.kept, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			m := newMemory(t, nil)
+			m.network(t, "n", test.plugin)
+			if _, err := m.Setup(t.Context(), Request{ID: "w1", Primary: &selection.Element{Name: "n"}, Ports: test.ports}); err != nil {
+				t.Fatal(err)
+			}
+			if guarded, kept := m.host.guarded.Load(), m.host.kept.Load(); guarded != test.guarded || kept != test.kept {
+				t.Errorf("guarded %d, kept %d, want %d, %d", guarded, kept, test.guarded, test.kept)
+			}
+		})
 	}
 }

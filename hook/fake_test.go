@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func newMemory(t *testing.T, edit func(*Config)) *memory {
 		t.Fatal(err)
 	}
 	m.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
-	m.onHost, m.leaks = func() error { return nil }, noLeaks
+	m.leaks = noLeaks
 	return m
 }
 
@@ -169,8 +170,10 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 	var conf struct {
 		CNIVersion string          `json:"cniVersion"`
 		PrevResult json.RawMessage `json:"prevResult"`
-		Gateway    string          `json:"gateway"`
-		DNS        json.RawMessage `json:"dns"`
+		Args       struct {
+			Gateway string `json:"gateway"`
+		} `json:"args"`
+		DNS json.RawMessage `json:"dns"`
 	}
 	if err := json.Unmarshal(c.Stdin, &conf); err != nil {
 		return nil, err
@@ -192,8 +195,8 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		}
 		x.namespaces.add(path, netns.Interface{Name: iface, MAC: mac, MTU: 1500, Up: true, Link: 9, LinkOutside: true, Addresses: []netip.Prefix{netip.MustParsePrefix(address)}})
 		gateway := ""
-		if conf.Gateway != "" {
-			gateway = fmt.Sprintf(`, "gateway": %q`, conf.Gateway)
+		if conf.Args.Gateway != "" {
+			gateway = fmt.Sprintf(`, "gateway": %q`, conf.Args.Gateway)
 		}
 		dns := ""
 		if conf.DNS != nil {
@@ -633,6 +636,22 @@ type fakeHost struct {
 	gateways map[string]netip.Addr
 	// unlisted is why its links cannot be listed.
 	unlisted error
+	// outside is why the process is not on it.
+	outside error
+	// guarded counts calls of GuardLoopback, and kept those of KeepAdvertised.
+	guarded, kept atomic.Int32
+}
+
+func (h *fakeHost) Outside() error { return h.outside }
+
+func (h *fakeHost) GuardLoopback(context.Context) error {
+	h.guarded.Add(1)
+	return nil
+}
+
+func (h *fakeHost) KeepAdvertised() error {
+	h.kept.Add(1)
+	return nil
 }
 
 func (h *fakeHost) IPTables() string { return h.iptables }

@@ -70,7 +70,7 @@ type Collected struct {
 // GC garbage-collects allocations; see Hook. It goes on past failures
 // and joins them.
 func (e *Engine) GC(ctx context.Context, r GCRequest) (*Collected, error) {
-	if err := e.onHost(); err != nil {
+	if err := e.config.Host.Outside(); err != nil {
 		return nil, err
 	}
 	live, err := r.live(ctx)

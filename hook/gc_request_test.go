@@ -70,7 +70,7 @@ func TestGCRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := populated(t)
-			m.onHost = func() error { return test.onHost }
+			m.host.outside = test.onHost
 			before, leaks := recorded(t, m.Engine), ""
 			m.leaks = func(_ context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error) {
 				if r.DryRun == test.request.DryRun {

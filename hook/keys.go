@@ -6,6 +6,7 @@ package hook
 import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/policy"
 )
@@ -56,7 +57,8 @@ func (c Config) mistakes(n *cniconf.Network) ([]*strictjson.Mistake, error) {
 		return nil, nil
 	}
 	for i, text := range n.Plugins {
-		found, err := c.InProcess.Mistakes(n.List.Plugins[i], text)
+		p := n.List.Plugins[i].Network
+		found, err := inprocess.Mistakes(p.Type, p.IPAM.Type, text)
 		if err != nil {
 			return nil, err
 		}

@@ -90,10 +90,6 @@ type world struct {
 	wrong []string
 	// failing are calls that fail, such as "DEL bridge eth0".
 	failing map[string]error
-	// guarded counts calls of GuardLoopback.
-	guarded int
-	// kept counts calls of KeepAdvertised.
-	kept int
 	// calls counts those of plugins.
 	calls int
 	// onCall, unless it is nil, is called for each of them; before it has an effect,
@@ -115,7 +111,7 @@ func install(t *testing.T) installation {
 	t.Helper()
 	m := newMemory(t, nil)
 	m.network(t, "web", `{"type": "bridge", "dns": {"nameservers": ["10.0.0.1"]}}`, "portmap")
-	m.network(t, "storage", `{"type": "macvlan", "gateway": "10.0.0.254", "dns": {"nameservers": ["10.0.0.2"]}}`, "tuning")
+	m.network(t, "storage", `{"type": "macvlan", "args": {"gateway": "10.0.0.254"}, "dns": {"nameservers": ["10.0.0.2"]}}`, "tuning")
 	m.edit(t, "storage", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
 	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`)
 	m.network(t, "first", `{"type": "bridge", "isDefaultGateway": true}`, "portmap")
@@ -162,7 +158,7 @@ func (w *world) restart() {
 		w.t.Fatal(err)
 	}
 	engine.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
-	engine.onHost, engine.leaks = func() error { return nil }, noLeaks
+	engine.leaks = noLeaks
 	engine.changeFile = func(op, _ string, change func() error) error { return w.killer.effect("resolv.conf "+op, change) }
 	w.Engine = engine
 	w.killer = &killer{left: never}

@@ -29,7 +29,7 @@ const (
 // allocation is as it was recorded.
 func (e *Engine) Current(a *Allocation) *Allocation {
 	before, err := e.store.Read(a.ID)
-	if err != nil || e.onHost() != nil || !slices.ContainsFunc(before.Attachments, onrecord.IsComplete) {
+	if err != nil || e.config.Host.Outside() != nil || !slices.ContainsFunc(before.Attachments, onrecord.IsComplete) {
 		return a
 	}
 	gone := e.missing(before)

@@ -25,7 +25,7 @@ func TestCurrent(t *testing.T) {
 		}, "[net1 attached  net2 attached ]"},
 		"in a container": {func(_ *testing.T, m *memory) {
 			delete(m.namespaces.at, path)
-			m.onHost = func() error { return errors.New("it may be") }
+			m.host.outside = errors.New("it may be")
 		}, "[net1 attached  net2 attached ]"},
 		"changed meanwhile": {func(t *testing.T, m *memory) {
 			m.namespaces.removeInterface(path, "net1")

@@ -243,22 +243,30 @@ func TestPortsStayLockedUntilRecorded(t *testing.T) {
 	}
 	release()
 	o.record.Allocation = p.Allocation
-	recorded := o.recordPlan
-	o.recordPlan = func(a state.Allocation, attachments []state.Attachment) error {
+	written := false
+	p.Added[0].Attachment.CapabilityArgs["probe"] = encoded(func() {
+		written = true
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer stop()
 		if unlock, err := e.store.LockPorts(ctx, false); err == nil {
 			unlock()
 			t.Error("the lock was released before the record was written")
 		}
-		return recorded(a, attachments)
-	}
-	if err := o.writeIntent(t.Context(), p); err != nil {
-		t.Fatal(err)
+	})
+	if err := o.writeIntent(t.Context(), p); err != nil || !written {
+		t.Fatal(err, written)
 	}
 	if unlock, err := e.store.LockPorts(t.Context(), true); err != nil {
 		t.Error(err)
 	} else {
 		unlock()
 	}
+}
+
+// encoded is called when it is encoded.
+type encoded func()
+
+func (e encoded) MarshalJSON() ([]byte, error) {
+	e()
+	return []byte("{}"), nil
 }

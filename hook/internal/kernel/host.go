@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/netip"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/internal/hostns"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/portmap"
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -21,6 +25,12 @@ import (
 
 // Host is the host's own network namespace.
 type Host interface {
+	// Outside is why this process may be outside of the host's namespaces; nil: it is not.
+	Outside() error
+	// GuardLoopback keeps what tasks send from services of the host that listen on 127.0.0.1.
+	GuardLoopback(ctx context.Context) error
+	// KeepAdvertised has the host go on with what it has from router advertisements when it forwards IPv6.
+	KeepAdvertised() error
 	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
 	LinkMTU(name string) (mtu int, ok bool, err error)
 	// LinkMAC returns the MAC of a link; ok is false when there is none of that name.
@@ -58,6 +68,9 @@ func NewHost() Host { return ownHost{} }
 
 type ownHost struct{}
 
+func (ownHost) Outside() error                                     { return hostns.Check() }
+func (ownHost) GuardLoopback(ctx context.Context) error            { return portmap.GuardLoopback(ctx) }
+func (ownHost) KeepAdvertised() error                              { return plugin.KeepAdvertised() }
 func (ownHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
 func (ownHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (ownHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }

@@ -46,7 +46,7 @@ type step struct {
 }
 
 // table has all steps in the order in which they are done. Before DEL they are undone in reverse.
-var table = []step{loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting}
+var table = []step{forwarding, loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting}
 
 // Lack is something that is missing.
 type Lack struct {

@@ -44,9 +44,9 @@ func (o *operation) add(ctx, abort context.Context, a *state.Attachment) (*chain
 		if isOver(err, a.Attempts, started, pause) {
 			break
 		}
-		o.report(o.observation(OpRetry, *a, a.Attempts, started, err))
+		o.config.report(o.observation(OpRetry, *a, a.Attempts, started, err))
 		log.Warn("attach failed, trying again", "attempt", a.Attempts, "of", maxAttempts, "in", pause.Round(time.Millisecond).String(), "error", err)
-		if o.pause(abort, pause) != nil {
+		if o.config.pause(abort, pause) != nil {
 			return nil, o.failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 		// What failed ADD may fail DEL, too, until the pause is over. On what it leaves, ADD fails for good.
@@ -99,7 +99,7 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 // commitAdded makes what the chains of attachments have left. Their results, which DEL needs
 // to remove it, are in libcni's cache by now.
 func (o *operation) commitAdded(ctx context.Context, p *plan.Plan, chains []*chain) error {
-	errs := o.commit(ctx, o.hold, o.log, chains...)
+	errs := o.config.commit(ctx, o.hold, o.log, chains...)
 	for i, err := range errs {
 		if err != nil {
 			a := p.Added[i].Attachment
@@ -154,7 +154,7 @@ func (o *operation) undoAdd(ctx context.Context, a *state.Attachment) error {
 	}
 	is := o.absences(path, []state.Attachment{*a})[a.Interface]
 	c, err := o.del(undoing, *a, path, is)
-	if err := errors.Join(err, o.commit(undoing, o.hold, o.log, c)[0]); err != nil {
+	if err := errors.Join(err, o.config.commit(undoing, o.hold, o.log, c)[0]); err != nil {
 		return err
 	}
 	if is == inspect.Replaced {
@@ -186,13 +186,13 @@ func (o *operation) del(ctx context.Context, a state.Attachment, path string, is
 	if err != nil {
 		return nil, err
 	}
-	if c.changes == nil && is == inspect.Present && !o.madeByOtherIPTables(a) {
+	if c.changes == nil && is == inspect.Present && !o.config.madeByOtherIPTables(a) {
 		c.runner.Deleted = func(ctx context.Context, plugin string) error { return o.config.Cleaner.Left(ctx, a, plugin) }
 	}
-	if err := o.cache().RequireOwn(a); err != nil {
+	if err := o.config.cache().RequireOwn(a); err != nil {
 		return nil, err // libcni would pass the result of another attachment
 	}
-	if err := o.cache().Restore(a, o.record.Allocation.Netns); err != nil {
+	if err := o.config.cache().Restore(a, o.record.Allocation.Netns); err != nil {
 		o.attachmentLog(a).Warn("plugins get no prevResult", "error", err)
 	}
 	return c, c.cni.DelNetworkList(ctx, c.list, o.runtimeConf(a, path))

@@ -70,7 +70,7 @@ func (o *operation) checkUnused(ns kernel.Namespace, p *plan.Plan) error {
 		return err
 	}
 	for _, added := range p.Added {
-		if err := o.cache().RequireOwn(*added.Attachment); err != nil {
+		if err := o.config.cache().RequireOwn(*added.Attachment); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,7 @@ func (o *operation) finish(ns kernel.Namespace, p *plan.Plan) error {
 func (o *operation) work() *step.Work {
 	return &step.Work{
 		Namespace: o.namespace, Host: o.config.Host, Store: o.store, Record: &o.record,
-		Write: o.lock.Write, WriteAllocation: o.lock.WriteAllocation, Cache: func(a state.Attachment) error { return o.cache().Write(a, o.record.Allocation.Netns) }, FileOf: o.fileOf, Log: o.log,
+		Write: o.lock.Write, WriteAllocation: o.lock.WriteAllocation, Cache: func(a state.Attachment) error { return o.config.cache().Write(a, o.record.Allocation.Netns) }, FileOf: o.config.fileOf, Log: o.log,
 		Fail: func(a state.Attachment, err error) error { return o.failure("attach", a, a.Attempts, err) },
 	}
 }

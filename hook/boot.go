@@ -29,7 +29,7 @@ func (e *Engine) recoverBoot(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, bootLimit)
 	defer stop()
 	if err := e.cleanBoot(ctx); err != nil {
-		e.log.Warn("what earlier boots left is not removed yet", "error", err)
+		e.config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
 	}
 }
 
@@ -44,7 +44,7 @@ func (e *Engine) bootDue() (due bool, boot string, err error) {
 		return false, boot, err
 	}
 	if err := e.config.Host.Outside(); err != nil {
-		e.log.Debug("what earlier boots left is not looked for", "error", err)
+		e.config.Logger.Debug("what earlier boots left is not looked for", "error", err)
 		return false, boot, nil
 	}
 	return true, boot, nil
@@ -95,7 +95,7 @@ func (e *Engine) cleanBatch(ctx context.Context, ids []string, boot string) erro
 		switch o, err := e.tryBegin(id); {
 		case errors.Is(err, state.ErrLocked): // the call that has the lock tears it down
 		case err != nil:
-			e.log.Warn("a record of an earlier boot is left", "allocation", id, "error", err)
+			e.config.Logger.Warn("a record of an earlier boot is left", "allocation", id, "error", err)
 		case o.record.Allocation.BootID == "" || o.record.Allocation.BootID == boot || o.isLost():
 			o.end()
 		case o.covered():
@@ -127,8 +127,8 @@ func (e *Engine) dropCovered(ctx context.Context, covered []*operation) error {
 	for i, o := range covered {
 		leftovers[i] = o.leftover()
 	}
-	e.log.Info("removing what an earlier boot left", "allocations", len(leftovers))
-	errs := e.force(ctx, ReasonBoot, leftovers)
+	e.config.Logger.Info("removing what an earlier boot left", "allocations", len(leftovers))
+	errs := e.config.force(ctx, ReasonBoot, leftovers)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

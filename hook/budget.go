@@ -60,8 +60,8 @@ func Undoing(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // cleaning returns the context of forced cleanup. It outlasts the deadline of
 // ctx when too little of it is left, but not a cancellation.
-func (e *Engine) cleaning(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := e.config.CallTimeout
+func (c Config) cleaning(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := c.CallTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = time.Until(deadline)
 	}

@@ -145,7 +145,7 @@ func TestPhases(t *testing.T) {
 		}
 		e := &Engine{config: Config{CallTimeout: time.Minute}}
 		cleanup := func(ctx context.Context) time.Duration {
-			ctx, stop := e.cleaning(ctx)
+			ctx, stop := e.config.cleaning(ctx)
 			defer stop()
 			return left(ctx)
 		}
@@ -191,7 +191,7 @@ func TestCancelledCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &Engine{config: Config{CallTimeout: time.Minute}}
 		call, cancel := context.WithCancel(t.Context())
-		ctx, stop := e.cleaning(call)
+		ctx, stop := e.config.cleaning(call)
 		defer stop()
 		cancel()
 		<-ctx.Done()

@@ -17,25 +17,27 @@ const ownPlugin = "allocnet-cni"
 
 // Catalog returns the networks that can be attached now: Config.Networks, then
 // those of Config.ConfDirs as they are on disk.
-func (e *Engine) Catalog() (*cniconf.Catalog, error) {
-	catalog, err := cniconf.Load(e.config.ConfDirs...)
-	if errors.Is(err, cniconf.ErrNoDir) && len(e.config.Networks) > 0 {
-		catalog, err = &cniconf.Catalog{Dirs: e.config.ConfDirs}, nil
+func (e *Engine) Catalog() (*cniconf.Catalog, error) { return e.config.catalog() }
+
+func (c Config) catalog() (*cniconf.Catalog, error) {
+	catalog, err := cniconf.Load(c.ConfDirs...)
+	if errors.Is(err, cniconf.ErrNoDir) && len(c.Networks) > 0 {
+		catalog, err = &cniconf.Catalog{Dirs: c.ConfDirs}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	catalog.Networks = slices.Concat(e.config.Networks, catalog.Networks)
+	catalog.Networks = slices.Concat(c.Networks, catalog.Networks)
 	return catalog, nil
 }
 
 // resolve finds networks, all of whose plugins are installed.
-func (e *Engine) resolve(names []string) ([]*cniconf.Network, error) {
-	catalog, err := e.Catalog()
+func (c Config) resolve(names []string) ([]*cniconf.Network, error) {
+	catalog, err := c.catalog()
 	if err != nil {
 		return nil, err
 	}
-	networks, err := e.config.Usable(catalog).LookupAll(names)
+	networks, err := c.Usable(catalog).LookupAll(names)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +50,8 @@ func (e *Engine) resolve(names []string) ([]*cniconf.Network, error) {
 }
 
 // fileOf returns the file of a network for messages.
-func (e *Engine) fileOf(network string) string {
-	catalog, err := e.Catalog()
+func (c Config) fileOf(network string) string {
+	catalog, err := c.catalog()
 	if err == nil {
 		if n, err := catalog.Lookup(network); err == nil {
 			return n.Path

@@ -70,7 +70,7 @@ func (e *Engine) Check(ctx context.Context, id string) ([]Checked, error) {
 			o.setOutcome(&checked[i], a, inspect.NotComplete(a))
 		}
 	}
-	compared := o.compared(ctx, ns, func(state.Attachment) bool { return true })
+	compared := e.compared(ctx, o, ns, func(state.Attachment) bool { return true })
 	o.noteSucceeded(newlySucceeded(compared))
 	for _, p := range compared {
 		c := &checked[p.at]
@@ -101,7 +101,7 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 	if list.DisableCheck {
 		return "the network has disableCheck", nil
 	}
-	if o.madeByOtherIPTables(a) {
+	if o.config.madeByOtherIPTables(a) {
 		return fmt.Sprintf("its plugins made rules with iptables-%s, and the host's iptables is another one now", a.IPTables), nil
 	}
 	plugins, _ := o.exec(a, list, false)
@@ -114,7 +114,7 @@ func (o *operation) checkPlugins(ctx context.Context, a state.Attachment) (skipp
 		return "", err
 	}
 	// libcni is given no cache: what is there another operation may be writing.
-	cni := libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), os.DevNull, exec)
+	cni := libcni.NewCNIConfigWithCacheDir(o.config.pluginDirs(a), os.DevNull, exec)
 	err = cni.CheckNetworkList(ctx, list, o.runtimeConf(a, o.record.Allocation.Netns))
 	if errors.Is(err, libcni.ErrorCheckNotSupp) {
 		return fmt.Sprintf("cniVersion %s has no CHECK", list.CNIVersion), nil

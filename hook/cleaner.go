@@ -49,12 +49,12 @@ func (noCleaner) Covers(state.Attachment) bool { return false }
 func (noCleaner) Left(context.Context, state.Attachment, string) error { return nil }
 
 // force has the cleaner remove what allocations left, and reports it.
-func (e *Engine) force(ctx context.Context, reason Reason, leftovers []state.Leftover) []error {
+func (c Config) force(ctx context.Context, reason Reason, leftovers []state.Leftover) []error {
 	started := time.Now()
-	errs := e.config.Cleaner.Clean(ctx, leftovers)
+	errs := c.Cleaner.Clean(ctx, leftovers)
 	for i, l := range leftovers {
 		for _, s := range l.Suspects {
-			e.report(observation(OpCleanup, reason, l.Allocation, s.Attachment, 1, started, errs[i]))
+			c.report(observation(OpCleanup, reason, l.Allocation, s.Attachment, 1, started, errs[i]))
 		}
 	}
 	return errs

@@ -22,8 +22,8 @@ import (
 // changes nothing: there is one comparison, of what traffic needs. Plugins that allocnet does not know
 // are asked by their CHECK. The result lacks attachments that are not complete, and those that wanted
 // leaves out.
-func (o *operation) compared(ctx context.Context, ns kernel.Namespace, wanted func(state.Attachment) bool) []*repairing {
-	round := &repairRound{Engine: o.Engine, request: RepairRequest{Mode: RepairReport}}
+func (e *Engine) compared(ctx context.Context, o *operation, ns kernel.Namespace, wanted func(state.Attachment) bool) []*repairing {
+	round := &repairRound{Engine: e, request: RepairRequest{Mode: RepairReport}}
 	for i, a := range o.record.Attachments {
 		if onrecord.IsComplete(a) && wanted(a) {
 			round.inspectAttachment(ctx, o, i, ns)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -50,7 +52,7 @@ func TestContainerIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		o := &operation{Engine: e}
+		o := e.on(state.Record{})
 		for _, a := range p.Attachments() {
 			got = append(got, o.runtimeConf(a, "").ContainerID)
 		}
@@ -73,7 +75,7 @@ func TestRecalledContainerIDs(t *testing.T) {
 		t.Helper()
 		a := primaryOf(containerID, iface)
 		a.ConfList = []byte(config)
-		if err := o.cache().Write(a, o.record.Allocation.Netns); err != nil {
+		if err := o.config.cache().Write(a, o.record.Allocation.Netns); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +101,7 @@ func TestRecalledContainerIDs(t *testing.T) {
 	if want := []string{"a eth0 web", "a.allocnet.net1 net1 web"}; !slices.Equal(got, want) {
 		t.Errorf("recalled %q, want %q", got, want)
 	}
-	empty := &operation{Engine: &Engine{config: Config{CacheDir: t.TempDir()}}, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
+	empty := newOperation(&Config{CacheDir: t.TempDir(), Logger: hclog.NewNullLogger()}, nil, state.Record{Allocation: state.Allocation{ID: "a"}})
 	if err := empty.loadFromCache(); err != nil || len(empty.record.Attachments) != 0 {
 		t.Errorf("without a cache: %v, %v", empty.record.Attachments, err)
 	}

@@ -88,7 +88,7 @@ func (o *operation) repairRecord() error {
 		return o.damagedRecord(err)
 	}
 	o.log.Info("repaired the record")
-	o.report(Observation{Op: OpRepair, Allocation: o.record.Allocation.ID, Identity: o.record.Allocation.Identity, Took: time.Since(started)})
+	o.config.report(Observation{Op: OpRepair, Allocation: o.record.Allocation.ID, Identity: o.record.Allocation.Identity, Took: time.Since(started)})
 	o.record.Damaged = nil
 	return nil
 }
@@ -128,7 +128,7 @@ func (o *operation) loadFromCache() error {
 	if len(o.record.Attachments) > 0 && len(o.record.Damaged) == 0 {
 		return nil
 	}
-	cached, err := o.cache().Attachments(o.record.Allocation.ID)
+	cached, err := o.config.cache().Attachments(o.record.Allocation.ID)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &operation{Engine: e, record: r, log: e.log.With("allocation", id)}
+	o := e.on(r)
 	defer o.opened.close()
 	var all []Details
 	for i, a := range r.Attachments {
@@ -117,7 +117,7 @@ func (o *operation) rules(ctx context.Context, at int, list *libcni.NetworkConfi
 	if p.attachment().Result == nil {
 		return nil, nil
 	}
-	if !o.isKnown(*p.attachment(), list) {
+	if !o.config.isKnown(*p.attachment(), list) {
 		return nil, errUnknownRules
 	}
 	limit := o.config.CallTimeout

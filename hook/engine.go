@@ -9,7 +9,6 @@ import (
 	"iter"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/hashicorp/go-hclog"
@@ -24,11 +23,6 @@ import (
 type Engine struct {
 	config Config
 	store  *state.Store
-	log    hclog.Logger
-	// pause waits between attempts; tests replace it.
-	pause func(ctx context.Context, d time.Duration) error
-	// changeFile makes a change of a resolv.conf; nil: as it is. Tests replace it.
-	changeFile func(op, path string, change func() error) error
 	// leaks finds and removes leaks; tests replace it.
 	leaks func(ctx context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error)
 	// lastcheck.Outcomes are what plugins that allocnet does not know have said.
@@ -57,7 +51,7 @@ func newEngine(c Config, open func(dir string) (*state.Store, error)) (*Engine, 
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{config: c, store: store, log: c.Logger, pause: sleep}
+	e := &Engine{config: c, store: store}
 	e.leaks = e.scanLeaks
 	return e, nil
 }
@@ -79,7 +73,7 @@ func (e *Engine) Resolve(id string) (string, error) { return e.store.Resolve(id)
 // cache.
 func (e *Engine) describe(r state.Record) (*Allocation, error) {
 	if len(r.Damaged) > 0 {
-		o := &operation{Engine: e, log: e.log.With("allocation", r.Allocation.ID), record: r}
+		o := e.on(r)
 		if err := o.loadFromCache(); err != nil {
 			return nil, err
 		}
@@ -112,8 +106,9 @@ func (e *Engine) List(ctx context.Context) iter.Seq2[*Allocation, error] {
 
 // operation is one call on one locked allocation.
 type operation struct {
-	*Engine
-	lock *state.Locked
+	config *Config
+	store  *state.Store
+	lock   *state.Locked
 	// record is the allocation as it was when the lock was taken, then as
 	// this operation changes it.
 	record state.Record
@@ -126,6 +121,13 @@ type operation struct {
 	reason Reason
 	// notify is Request.Notify.
 	notify func(Step)
+}
+
+// on returns an operation that changes nothing, because nothing is locked, on an allocation as it is recorded.
+func (e *Engine) on(r state.Record) *operation { return newOperation(&e.config, e.store, r) }
+
+func newOperation(c *Config, store *state.Store, r state.Record) *operation {
+	return &operation{config: c, store: store, record: r, log: c.Logger.With("allocation", r.Allocation.ID), notify: func(Step) {}}
 }
 
 // begin locks an allocation and reads its record; an allocation without one
@@ -159,9 +161,9 @@ func (e *Engine) tryBegin(id string) (*operation, error) {
 }
 
 func (e *Engine) load(lock *state.Locked, id string) (*operation, error) {
-	var err error
-	o := &operation{Engine: e, lock: lock, log: e.log.With("allocation", id), notify: func(Step) {}}
-	o.record, err = lock.Load()
+	o := e.on(state.Record{Allocation: state.Allocation{ID: id}})
+	record, err := lock.Load()
+	o.lock, o.record = lock, record
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		o.end()
 		return nil, err
@@ -195,8 +197,8 @@ func (o *operation) closeHold() {
 	}
 }
 
-func (e *Engine) pluginDirs(a state.Attachment) []string {
-	return slices.Concat(a.PluginDirs, e.config.PluginDirs)
+func (c Config) pluginDirs(a state.Attachment) []string {
+	return slices.Concat(a.PluginDirs, c.PluginDirs)
 }
 
 func (o *operation) runtimeConf(a state.Attachment, path string) *libcni.RuntimeConf {

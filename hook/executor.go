@@ -175,7 +175,7 @@ func (o *operation) chain(a state.Attachment, path string, partial func(result [
 			}
 		}
 	}
-	return &chain{libcni.NewCNIConfigWithCacheDir(o.pluginDirs(a), o.config.CacheDir, runner), list, runner, changes}, nil
+	return &chain{libcni.NewCNIConfigWithCacheDir(o.config.pluginDirs(a), o.config.CacheDir, runner), list, runner, changes}, nil
 }
 
 // exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
@@ -183,19 +183,19 @@ func (o *operation) chain(a state.Attachment, path string, partial func(result [
 func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, adding bool) (invoke.Exec, *plugin.Changes) {
 	log := o.attachmentLog(a)
 	if adding && a.Executor != state.InProcess {
-		return o.processes(o.hold, log), nil
+		return o.config.processes(o.hold, log), nil
 	}
-	if c := o.inProcessChain(list, o.pluginDirs(a), a.Executor, a.IPTables); c != nil {
+	if c := o.config.inProcessChain(list, o.config.pluginDirs(a), a.Executor, a.IPTables); c != nil {
 		return cniexec.Logged{Exec: c, Log: log}, c.Changes()
 	}
-	return o.processes(o.hold, log), nil
+	return o.config.processes(o.hold, log), nil
 }
 
 // inProcessChain returns what executes a chain in this process; nil if its plugins are
 // executed. It does what it was chosen for, and what lacks a plugin. What was chosen is not
 // judged again: what is supported depends on what the host has, which may have changed.
-func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, chosen state.Executor, iptables string) Chain {
-	x := e.config.InProcess
+func (c Config) inProcessChain(list *libcni.NetworkConfigList, dirs []string, chosen state.Executor, iptables string) Chain {
+	x := c.InProcess
 	if x == nil || chosen != state.InProcess && (isInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
@@ -204,8 +204,8 @@ func (e *Engine) inProcessChain(list *libcni.NetworkConfigList, dirs []string, c
 
 // madeByOtherIPTables tells whether plugins made the rules of an attachment with an iptables that the host's is not by now.
 // They find none of them.
-func (e *Engine) madeByOtherIPTables(a state.Attachment) bool {
-	return a.Executor != state.InProcess && a.IPTables != "" && a.IPTables != e.config.Host.IPTables()
+func (c Config) madeByOtherIPTables(a state.Attachment) bool {
+	return a.Executor != state.InProcess && a.IPTables != "" && a.IPTables != c.Host.IPTables()
 }
 
 // isInstalled tells whether the directories have all plugins of a chain.
@@ -216,9 +216,9 @@ func isInstalled(list *libcni.NetworkConfigList, dirs []string) bool {
 
 // processes returns what executes plugins outside of this process. They inherit hold,
 // unless it is nil.
-func (e *Engine) processes(hold *os.File, log hclog.Logger) invoke.Exec {
-	if e.config.Exec != nil {
-		return e.config.Exec
+func (c Config) processes(hold *os.File, log hclog.Logger) invoke.Exec {
+	if c.Exec != nil {
+		return c.Exec
 	}
 	return &cniexec.Process{Hold: hold, Log: log}
 }
@@ -226,8 +226,8 @@ func (e *Engine) processes(hold *os.File, log hclog.Logger) invoke.Exec {
 // networkChain returns libcni set up to execute a verb for a network as a whole: plugins,
 // where they are installed.
 func (e *Engine) networkChain(n *cniconf.Network) *chain {
-	exec, changes := e.processes(nil, e.log), (*plugin.Changes)(nil)
-	if c := e.inProcessChain(n.List, e.config.PluginDirs, state.Plugins, ""); c != nil {
+	exec, changes := e.config.processes(nil, e.config.Logger), (*plugin.Changes)(nil)
+	if c := e.config.inProcessChain(n.List, e.config.PluginDirs, state.Plugins, ""); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.config.CallTimeout}
@@ -237,7 +237,7 @@ func (e *Engine) networkChain(n *cniconf.Network) *chain {
 // commit makes what chains have left, all together, within the deadline of a call. A chain
 // that is nil, or that executed plugins, has left nothing. The result has an error for each
 // chain.
-func (e *Engine) commit(ctx context.Context, hold *os.File, log hclog.Logger, chains ...*chain) []error {
+func (c Config) commit(ctx context.Context, hold *os.File, log hclog.Logger, chains ...*chain) []error {
 	errs := make([]error, len(chains))
 	var changes []*plugin.Changes
 	var owners []int
@@ -249,10 +249,10 @@ func (e *Engine) commit(ctx context.Context, hold *os.File, log hclog.Logger, ch
 	if len(changes) == 0 {
 		return errs
 	}
-	limit, started := e.config.CallTimeout, time.Now()
+	limit, started := c.CallTimeout, time.Now()
 	limited, stop := context.WithTimeoutCause(ctx, limit, &cniexec.CommitTimeoutError{Limit: limit})
 	defer stop()
-	for i, err := range e.config.InProcess.Commit(limited, hold, changes) {
+	for i, err := range c.InProcess.Commit(limited, hold, changes) {
 		if err != nil && limited.Err() != nil {
 			err = context.Cause(limited)
 		}

@@ -69,7 +69,7 @@ func (e *Engine) attachFurther(ctx context.Context, r Request) (*Allocation, err
 	if done {
 		return describe(o.record)
 	}
-	return o.extend(ctx, r, digest)
+	return o.extend(ctx, r, digest, e.facts())
 }
 
 // isExtended tells whether a batch of the request is attached as a whole. Attachments
@@ -120,7 +120,7 @@ func (o *operation) prepare(ctx context.Context, r Request) error {
 }
 
 // extend executes the request, and rolls back all of it on failure.
-func (o *operation) extend(ctx context.Context, r Request, digest string) (*Allocation, error) {
+func (o *operation) extend(ctx context.Context, r Request, digest string, f plan.Facts) (*Allocation, error) {
 	ns, err := o.namespaceToExtend(r)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (o *operation) extend(ctx context.Context, r Request, digest string) (*Allo
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Extend(o.record, present, r, batch, o.facts())
+	p, err := plan.Extend(o.record, present, r, batch, f)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (o *operation) namespaceToExtend(r Request) (kernel.Namespace, error) {
 	if o.hasRecord() {
 		return o.namespace()
 	}
-	a, err := o.allocation(r, state.ModeExtend, "")
+	a, err := o.config.allocation(r, state.ModeExtend, "")
 	if err != nil {
 		return nil, err
 	}

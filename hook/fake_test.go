@@ -58,7 +58,7 @@ func newMemory(t *testing.T, edit func(*Config)) *memory {
 	if m.Engine, err = NewEngine(c); err != nil {
 		t.Fatal(err)
 	}
-	m.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+	m.config.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
 	m.leaks = noLeaks
 	return m
 }

@@ -88,7 +88,7 @@ func (e *Engine) GC(ctx context.Context, r GCRequest) (*Collected, error) {
 // collect.
 func (e *Engine) collectRecorded(ctx context.Context, r GCRequest, live cleanup.Live, c *Collected) error {
 	if err := e.cleanBoot(ctx); err != nil {
-		e.log.Warn("what earlier boots left is not removed yet", "error", err)
+		e.config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
 	}
 	return errors.Join(e.tearDownAbandoned(ctx, r, c), e.tearDownDead(ctx, r, live, c), e.gcNetworks(ctx, r, live, c))
 }

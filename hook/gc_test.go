@@ -129,13 +129,13 @@ func TestValidAttachments(t *testing.T) {
 		"theirs-alive": {ownNetns, false}, "theirs-gone": {"/nowhere", false},
 	} {
 		a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: test.netns}
-		o := &operation{Engine: e, log: e.log, record: state.Record{Allocation: a}}
+		o := e.on(state.Record{Allocation: a})
 		conf := []byte(list)
 		if test.ours {
 			conf = mark(t, list, a)
 		}
 		cached := state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
-		if err := o.cache().Write(cached, o.record.Allocation.Netns); err != nil {
+		if err := o.config.cache().Write(cached, o.record.Allocation.Netns); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -118,6 +118,10 @@ type Config struct {
 	Observers []Observer
 	// Logger gets one line for each step that matters. Default: none.
 	Logger hclog.Logger
+	// changeFile makes a change of a resolv.conf; nil: as it is. Tests replace it.
+	changeFile func(op, path string, change func() error) error
+	// pause waits between attempts, and looks. Default: sleep. Tests replace it.
+	pause func(ctx context.Context, d time.Duration) error
 }
 
 // New returns the implementation of the given name: CNI or NoOp. NoOp uses Host and
@@ -156,6 +160,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Host == nil {
 		c.Host = kernel.NewHost()
+	}
+	if c.pause == nil {
+		c.pause = sleep
 	}
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	if c.Logger == nil {

@@ -18,9 +18,7 @@ import (
 
 func cacheOf(t *testing.T, id string) *operation {
 	t.Helper()
-	log := hclog.NewNullLogger()
-	e := &Engine{config: Config{CacheDir: t.TempDir(), Logger: log}}
-	return &operation{Engine: e, log: log, record: state.Record{Allocation: state.Allocation{ID: id}}}
+	return newOperation(&Config{CacheDir: t.TempDir(), Logger: hclog.NewNullLogger()}, nil, state.Record{Allocation: state.Allocation{ID: id}})
 }
 
 // primaryOf returns an attachment that has the allocation's own container ID.
@@ -31,19 +29,19 @@ func primaryOf(id, iface string) state.Attachment {
 // TestCacheOfAnother: the names of libcni's files can be those of others.
 func TestCacheOfAnother(t *testing.T) {
 	victim := cacheOf(t, "a-1")
-	if err := victim.cache().Write(primaryOf("a-1", "eth0"), victim.record.Allocation.Netns); err != nil {
+	if err := victim.config.cache().Write(primaryOf("a-1", "eth0"), victim.record.Allocation.Netns); err != nil {
 		t.Fatal(err)
 	}
-	attacker := &operation{Engine: victim.Engine, log: victim.log, record: state.Record{Allocation: state.Allocation{ID: "a"}}}
+	attacker := newOperation(victim.config, victim.store, state.Record{Allocation: state.Allocation{ID: "a"}})
 	var refused *RequestError
-	if err := attacker.cache().RequireOwn(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
+	if err := attacker.config.cache().RequireOwn(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)
 	}
 	if _, err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), "", inspect.Gone); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
 	for name, o := range map[string]*operation{"one's own": victim, "without a record": cacheOf(t, "a")} {
-		if err := o.cache().RequireOwn(primaryOf(o.record.Allocation.ID, "eth0")); err != nil {
+		if err := o.config.cache().RequireOwn(primaryOf(o.record.Allocation.ID, "eth0")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -62,13 +60,13 @@ func TestCacheLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := o.cache().RequireOwn(a); err != nil {
+	if err := o.config.cache().RequireOwn(a); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("libcni would write to where the link leads")
 	}
-	if err := o.cache().Write(a, o.record.Allocation.Netns); err != nil {
+	if err := o.config.cache().Write(a, o.record.Allocation.Netns); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(victim); err == nil {

@@ -52,7 +52,7 @@ func inFlight(a state.Attachment) bool { return a.Phase == state.Adding || a.Pha
 
 // inspect compares a record with its namespace.
 func (e *Engine) inspect(r state.Record) ([]Checked, error) {
-	o := &operation{Engine: e, record: r}
+	o := e.on(r)
 	defer o.opened.close()
 	ns, err := o.namespace()
 	if errors.Is(err, netns.ErrMissing) {

@@ -106,8 +106,8 @@ type Observer interface {
 }
 
 // report tells the observers of an operation.
-func (e *Engine) report(o Observation) {
-	for _, observer := range e.config.Observers {
+func (c Config) report(o Observation) {
+	for _, observer := range c.Observers {
 		observer.Observe(o)
 	}
 }
@@ -124,7 +124,7 @@ func (o *operation) instrument(op Op, a *state.Attachment, do func() error) erro
 	if errors.As(err, &failed) {
 		failed.reported = true
 	}
-	o.report(o.observation(op, *a, a.Attempts, started, err))
+	o.config.report(o.observation(op, *a, a.Attempts, started, err))
 	return err
 }
 
@@ -186,12 +186,12 @@ func (e *Engine) reportCall(o Observation, started time.Time) {
 		o.Allocation = ""
 	}
 	o.Took = time.Since(started)
-	e.report(o)
+	e.config.report(o)
 }
 
 // reportRemoved reports leaks that were removed.
 func (e *Engine) reportRemoved(r cleanup.Removed, reason Reason) {
-	e.report(Observation{
+	e.config.report(Observation{
 		Op: OpCleanup, Reason: reason, Allocation: r.Allocation, Networks: r.Networks,
 		Attempts: 1, Objects: r.Objects, Took: r.Took, Err: r.Err,
 	})

@@ -49,7 +49,7 @@ func TestCheckIPTablesSwitched(t *testing.T) {
 	m := newMemory(t, nil)
 	a := state.Attachment{Executor: state.Plugins, IPTables: "nft", ConfList: []byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge"}]}`)}
 	m.host.iptables = "legacy"
-	skipped, err := (&operation{Engine: m.Engine, log: m.log}).checkPlugins(context.Background(), a)
+	skipped, err := m.on(state.Record{}).checkPlugins(context.Background(), a)
 	if err != nil || !strings.Contains(skipped, "iptables-nft") {
 		t.Errorf("%q, %v", skipped, err)
 	}

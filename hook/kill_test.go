@@ -157,9 +157,9 @@ func (w *world) restart() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	engine.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+	engine.config.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
 	engine.leaks = noLeaks
-	engine.changeFile = func(op, _ string, change func() error) error { return w.killer.effect("resolv.conf "+op, change) }
+	engine.config.changeFile = func(op, _ string, change func() error) error { return w.killer.effect("resolv.conf "+op, change) }
 	w.Engine = engine
 	w.killer = &killer{left: never}
 	engine.store.Intercept(func(op, path string, change func() error) error {

@@ -102,6 +102,6 @@ func (e *Engine) dueChecks(record state.Record, every time.Duration) []state.Att
 			return true
 		}
 		list, err := cniconf.ParseList(a.ConfList)
-		return err != nil || e.isKnown(a, list) // RepairAttachments reports the error
+		return err != nil || e.config.isKnown(a, list) // RepairAttachments reports the error
 	})
 }

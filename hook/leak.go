@@ -25,7 +25,7 @@ const (
 // libcni's cache of the engine.
 func (e *Engine) Collector() *cleanup.Collector {
 	return &cleanup.Collector{
-		Store: e.store, ConfDirs: e.config.ConfDirs, CacheDir: e.config.CacheDir, Logger: e.log,
+		Store: e.store, ConfDirs: e.config.ConfDirs, CacheDir: e.config.CacheDir, Logger: e.config.Logger,
 		Observe: func(r cleanup.Removed) { e.reportRemoved(r, "") },
 	}
 }

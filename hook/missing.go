@@ -53,7 +53,7 @@ func (e *Engine) Current(a *Allocation) *Allocation {
 // missing returns what is gone of the attachments on record that are complete, by their interfaces.
 func (e *Engine) missing(r state.Record) map[string]string {
 	var present []netns.Interface
-	ns, err := e.openNamespace(r.Allocation)
+	ns, err := e.config.openNamespace(r.Allocation)
 	what := namespaceGone
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only

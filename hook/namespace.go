@@ -19,7 +19,7 @@ func (o *operation) namespace() (kernel.Namespace, error) {
 	if o.opened.of(a) {
 		return &o.opened, nil
 	}
-	ns, err := o.openNamespace(a)
+	ns, err := o.config.openNamespace(a)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +54,6 @@ func (n *openedNamespace) close() {
 	}
 }
 
-func (e *Engine) openNamespace(a state.Allocation) (kernel.Namespace, error) {
-	return state.OpenNamespace(a, e.config.Namespaces.Open)
+func (c Config) openNamespace(a state.Allocation) (kernel.Namespace, error) {
+	return state.OpenNamespace(a, c.Namespaces.Open)
 }

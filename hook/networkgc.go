@@ -76,7 +76,7 @@ func (e *Engine) gcNetworks(ctx context.Context, r GCRequest, live cleanup.Live,
 func (e *Engine) gcNetwork(ctx context.Context, n *cniconf.Network, valid []types.GCAttachment) error {
 	c := e.networkChain(n)
 	err := c.cni.GCNetworkList(ctx, n.List, &libcni.GCArgs{ValidAttachments: valid})
-	return errors.Join(err, e.commit(ctx, nil, e.log, c)[0])
+	return errors.Join(err, e.config.commit(ctx, nil, e.config.Logger, c)[0])
 }
 
 // collectable returns the networks whose plugins have GC. Without a directory

@@ -28,7 +28,7 @@ func (e *Engine) RetryDue() bool {
 func (e *Engine) pendingDue() bool {
 	ids, err := e.store.Pending()
 	if err != nil {
-		e.log.Warn("cannot list the unfinished teardowns", "error", err)
+		e.config.Logger.Warn("cannot list the unfinished teardowns", "error", err)
 	}
 	for _, id := range ids {
 		record, err := e.store.Read(id)
@@ -52,7 +52,7 @@ func (e *Engine) RetryPending(ctx context.Context) error {
 	}
 	defer unlock()
 	if err := e.cleanBoot(ctx); err != nil {
-		e.log.Warn("what earlier boots left is not removed yet", "error", err)
+		e.config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
 	}
 	ids, err := e.store.Pending()
 	if err != nil {

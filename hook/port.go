@@ -98,6 +98,6 @@ func (o *operation) checkRecords(ctx context.Context, p *plan.Plan) error {
 // portsUnknown tells whether another allocation, which may be alive, has unknown ports
 // because its record is damaged.
 func (o *operation) portsUnknown(r state.Record) bool {
-	other := &operation{Engine: o.Engine, log: o.log.With("allocation", r.Allocation.ID), record: r}
+	other := newOperation(o.config, o.store, r)
 	return r.Allocation.ID != o.record.Allocation.ID && other.isUnknown()
 }

@@ -27,7 +27,7 @@ func (e *Engine) Ready(ctx context.Context, n *cniconf.Network) error {
 // Ready is Engine.Ready without an engine, and so without a state directory.
 func Ready(ctx context.Context, c Config, n *cniconf.Network) error {
 	c = c.withDefaults()
-	e := &Engine{config: c, log: c.Logger}
+	e := &Engine{config: c}
 	return e.Ready(ctx, n)
 }
 

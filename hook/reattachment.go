@@ -105,7 +105,7 @@ func (p *repairing) reattach(ctx context.Context, grace time.Duration) {
 		return
 	}
 	p.reattached = true
-	p.operation.lastChecks.Forget(lastcheck.KeyOf(p.operation.record, *p.attachment()))
+	p.round.lastChecks.Forget(lastcheck.KeyOf(p.operation.record, *p.attachment()))
 	p.Err = p.around(ctx, ns)
 }
 
@@ -115,7 +115,7 @@ func (p *repairing) confirm(ctx context.Context, ns kernel.Namespace) error {
 	if p.differs == nil {
 		return nil
 	}
-	if err := p.operation.pause(ctx, verifyPause); err != nil {
+	if err := p.operation.config.pause(ctx, verifyPause); err != nil {
 		return err
 	}
 	present, err := ns.Interfaces()
@@ -173,14 +173,14 @@ func (o *operation) detachAgain(ctx context.Context, a *state.Attachment) error 
 		return nil
 	}
 	found := []state.Attachment{*a}
-	o.cache().RecallResults(found)
+	o.config.cache().RecallResults(found)
 	*a = found[0]
 	a.Updated = time.Now().UTC()
 	if err := o.lock.Write(*a); err != nil {
 		return err
 	}
 	c, err := o.del(ctx, *a, o.record.Allocation.Netns, inspect.Gone)
-	err = errors.Join(err, o.commit(ctx, o.hold, o.log, c)[0])
+	err = errors.Join(err, o.config.commit(ctx, o.hold, o.log, c)[0])
 	if err != nil || replaces(c.changes, *a) {
 		if err := o.clean(ctx, []state.Suspect{{Attachment: *a, DelErr: err}}); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (o *operation) attachAgain(ctx context.Context, ns kernel.Namespace, a *sta
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.refuseName(ns, *a), inspect.RefuseOtherRoutes(o.record, o.isKnown, *a, before)); err != nil {
+	if err := errors.Join(o.refuseName(ns, *a), inspect.RefuseOtherRoutes(o.record, o.config.isKnown, *a, before)); err != nil {
 		return err
 	}
 	a.Attempts = 0
@@ -203,7 +203,7 @@ func (o *operation) attachAgain(ctx context.Context, ns kernel.Namespace, a *sta
 	if err != nil {
 		return err
 	}
-	if err := o.commit(ctx, o.hold, o.log, c)[0]; err != nil {
+	if err := o.config.commit(ctx, o.hold, o.log, c)[0]; err != nil {
 		return err
 	}
 	if err := onrecord.RequireFormerAddresses(*a); err != nil {
@@ -251,7 +251,7 @@ func (o *operation) finishReattachment(ns kernel.Namespace, a *state.Attachment)
 		return err
 	}
 	*a = done
-	if err := o.cache().Write(done, o.record.Allocation.Netns); err != nil { // DEL takes what is on record
+	if err := o.config.cache().Write(done, o.record.Allocation.Netns); err != nil { // DEL takes what is on record
 		o.attachmentLog(done).Warn("libcni's cache has other arguments than the record", "error", err)
 	}
 	return o.writeResolvConf(nil)
@@ -264,12 +264,12 @@ func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
 	if err != nil {
 		return err
 	}
-	if err := p.operation.lacksPlugin(a, list); err != nil {
+	if err := p.operation.config.lacksPlugin(a, list); err != nil {
 		return err
 	}
 	routes, err := ns.DefaultRoutes()
 	if err == nil {
-		err = inspect.RefuseOtherRoutes(p.operation.record, p.operation.isKnown, a, routes)
+		err = inspect.RefuseOtherRoutes(p.operation.record, p.operation.config.isKnown, a, routes)
 	}
 	if err != nil {
 		return err
@@ -298,12 +298,12 @@ func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
 }
 
 // lacksPlugin returns why ADD could not run: a plugin is not installed any more.
-func (e *Engine) lacksPlugin(a state.Attachment, list *libcni.NetworkConfigList) error {
-	if a.Executor == state.InProcess && e.config.InProcess != nil {
+func (c Config) lacksPlugin(a state.Attachment, list *libcni.NetworkConfigList) error {
+	if a.Executor == state.InProcess && c.InProcess != nil {
 		return nil
 	}
 	n := cniconf.Network{Name: list.Name, List: list}
-	return n.CheckPlugins(e.pluginDirs(a))
+	return n.CheckPlugins(c.pluginDirs(a))
 }
 
 // refuseForeign refuses to go on with a reattachment that was interrupted if DEL would remove an
@@ -314,7 +314,7 @@ func (o *operation) refuseForeign(a state.Attachment, present []netns.Interface)
 		return err
 	}
 	found := []state.Attachment{a}
-	o.cache().RecallResults(found)
+	o.config.cache().RecallResults(found)
 	for _, i := range present {
 		if i.Name == a.Interface && i.MAC != seen.MAC && !onrecord.Shows(found[0], []netns.Interface{i}) {
 			return inspect.NotAttached(i)

@@ -509,7 +509,7 @@ func TestConfirmedDifference(t *testing.T) {
 		ns := m.namespaces.at[m.config.NetnsDir+"/a"]
 		at := slices.IndexFunc(ns.interfaces, func(i netns.Interface) bool { return i.Name == "eth0" })
 		ns.interfaces[at].Up = false
-		m.pause = func(context.Context, time.Duration) error {
+		m.config.pause = func(context.Context, time.Duration) error {
 			ns.interfaces[at].Up = back
 			return nil
 		}

@@ -62,4 +62,4 @@ func (o *operation) forgetEmpty() error {
 }
 
 // cache is libcni's cache.
-func (e *Engine) cache() cache.Dir { return cache.Dir(e.config.CacheDir) }
+func (c Config) cache() cache.Dir { return cache.Dir(c.CacheDir) }

@@ -26,7 +26,7 @@ func (e *Engine) teardownAll(ctx context.Context, ids []string, wanted func(*ope
 				return nil
 			}
 			if err := e.teardownIf(ctx, id, wanted); err != nil {
-				e.log.Warn("teardown failed again", "allocation", id, "error", err)
+				e.config.Logger.Warn("teardown failed again", "allocation", id, "error", err)
 			}
 			return nil
 		})

@@ -34,7 +34,7 @@ func (o *operation) requireReleased(a state.Attachment, is inspect.Absence) erro
 			left = append(left, cmp.Or(err, fmt.Errorf("DEL reports success, and the host has no device %s", a.Device)))
 		}
 	}
-	if path, holds := o.cache().Holds(a); holds {
+	if path, holds := o.config.cache().Holds(a); holds {
 		left = append(left, fmt.Errorf("DEL reports success, and the cached result %s is there still", path))
 	}
 	return errors.Join(left...)

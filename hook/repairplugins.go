@@ -37,11 +37,11 @@ func (p *repairing) plugins(ctx context.Context, ns kernel.Namespace, last bool)
 		p.Unrepairable = append(p.Unrepairable, cmp.Or(a.Error, unfinishedReattachment))
 		return
 	}
-	if p.inProcess = p.operation.isKnown(a, list); !p.inProcess {
+	if p.inProcess = p.operation.config.isKnown(a, list); !p.inProcess {
 		p.unknown(ns, last)
 		return
 	}
-	if p.stands = a.Executor != state.InProcess && !isInstalled(list, p.operation.pluginDirs(a)); p.stands {
+	if p.stands = a.Executor != state.InProcess && !isInstalled(list, p.operation.config.pluginDirs(a)); p.stands {
 		p.DryRun = true
 	}
 	p.supported(ctx, list)
@@ -75,16 +75,16 @@ func (p *repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 		p.Err = err
 		return
 	}
-	cni := libcni.NewCNIConfigWithCacheDir(p.operation.pluginDirs(a), "/dev/null", exec)
+	cni := libcni.NewCNIConfigWithCacheDir(p.operation.config.pluginDirs(a), "/dev/null", exec)
 	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.runtimeConf(a, path)))
 	p.changes = chain.Changes()
 }
 
 // isKnown tells whether an attachment can be repaired in this process. What executed ADD does not
 // matter: the objects are the same.
-func (e *Engine) isKnown(a state.Attachment, list *libcni.NetworkConfigList) bool {
-	x := e.config.InProcess
-	return x != nil && (a.Executor == state.InProcess || x.Supports(list, e.pluginDirs(a)) == nil)
+func (c Config) isKnown(a state.Attachment, list *libcni.NetworkConfigList) bool {
+	x := c.InProcess
+	return x != nil && (a.Executor == state.InProcess || x.Supports(list, c.pluginDirs(a)) == nil)
 }
 
 // unknown compares the interface, which anyone can. What plugins that are unknown say is known
@@ -101,11 +101,11 @@ func (p *repairing) unknown(ns kernel.Namespace, last bool) {
 		return
 	}
 	key := lastcheck.KeyOf(p.operation.record, *p.attachment())
-	outcome, _ := p.operation.lastChecks.Of(key)
+	outcome, _ := p.round.lastChecks.Of(key)
 	p.told = outcome.Reported && outcome.Err != nil
 	p.judge(p.trusted(outcome.Judged()))
 	if !p.DryRun {
-		p.operation.lastChecks.Report(key)
+		p.round.lastChecks.Report(key)
 	}
 }
 
@@ -118,7 +118,7 @@ func (p *repairing) askTwice(ctx context.Context) error {
 	if err == nil || !inspect.IsDamage(err) {
 		return err
 	}
-	if interrupted := p.operation.pause(ctx, verifyPause); interrupted != nil {
+	if interrupted := p.operation.config.pause(ctx, verifyPause); interrupted != nil {
 		return lastcheck.SeenOnce(err)
 	}
 	return p.ask(ctx)

@@ -154,6 +154,7 @@ type repairRound struct {
 type repairing struct {
 	remedy.Repair
 
+	round     *repairRound
 	operation *operation
 	at        int
 	// changes are the rules that it has to have; nil if there are none.
@@ -261,7 +262,7 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation, ns kernel.Nam
 
 // inspectAttachment repairs one but for its rules, and plugins that are still to be asked.
 func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at int, ns kernel.Namespace) {
-	p := &repairing{operation: o, at: at, started: time.Now(), reattaches: r.request.Mode == RepairReattach || r.request.reattaches}
+	p := &repairing{round: r, operation: o, at: at, started: time.Now(), reattaches: r.request.Mode == RepairReattach || r.request.reattaches}
 	p.DryRun = r.request.Mode == RepairReport
 	r.repairs = append(r.repairs, p)
 	p.plugins(ctx, ns, r.request.LastChecks)
@@ -360,7 +361,7 @@ func (r *repairRound) result() []Drift {
 		}
 		drifts = append(drifts, p.drift())
 		if r.request.Mode != RepairReport && !p.isTold() && !p.deferred {
-			r.report(p.observation())
+			r.config.report(p.observation())
 		}
 	}
 	sortDrifts(drifts)

@@ -13,13 +13,13 @@ import (
 )
 
 // resolvConf is the resolv.conf of a namespace that Setup makes.
-func (e *Engine) resolvConf(id string) resolvconf.File {
-	return resolvconf.File{Dir: e.config.ResolvConfDir, Name: id, Intercept: e.changeFile}
+func (c Config) resolvConf(id string) resolvconf.File {
+	return resolvconf.File{Dir: c.ResolvConfDir, Name: id, Intercept: c.changeFile}
 }
 
 // recordedResolvConf is the file on record. The configuration may have changed.
 func (o *operation) recordedResolvConf() resolvconf.File {
-	file := o.resolvConf(o.record.Allocation.ID)
+	file := o.config.resolvConf(o.record.Allocation.ID)
 	file.Dir = filepath.Dir(filepath.Dir(o.record.Allocation.ResolvConf))
 	return file
 }

@@ -92,7 +92,7 @@ func TestResolvConfOfHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			m := newMemoryWithDNS(t)
-			m.log = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
+			m.config.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
 			m.network(t, "searching", `{"type": "bridge", "dns": {"domain": "own.example"}}`)
 			m.config.HostResolvConf = []string{filepath.Join(t.TempDir(), "resolv.conf")}
 			if err := os.WriteFile(m.config.HostResolvConf[0], []byte(test.host), 0o600); err != nil {
@@ -116,7 +116,7 @@ func TestResolvConfOfHost(t *testing.T) {
 func TestResolvConfOfOperator(t *testing.T) {
 	var log bytes.Buffer
 	m := newMemoryWithDNS(t)
-	m.log = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
+	m.config.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
 	path := filepath.Join(m.config.ResolvConfDir, "a", "resolv.conf")
 	const text = "nameserver 192.0.2.9\n"
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {

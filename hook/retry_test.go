@@ -31,7 +31,7 @@ func TestTryLater(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemory(t, nil)
 			m.network(t, "web", "bridge")
-			m.pause = sleep
+			m.config.pause = sleep
 			adds := 0
 			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
 				if !strings.HasPrefix(c.String(), "ADD") {

@@ -201,7 +201,7 @@ func TestDelBetweenAttemptsFails(t *testing.T) {
 func TestObstacleEndsInThePause(t *testing.T) {
 	m := chained(t)
 	isGone, left := false, false
-	m.pause = func(context.Context, time.Duration) error {
+	m.config.pause = func(context.Context, time.Duration) error {
 		isGone = true
 		return nil
 	}
@@ -240,7 +240,7 @@ func TestPausesEnd(t *testing.T) {
 		}
 		return false, nil, nil
 	}
-	m.pause = func(ctx context.Context, d time.Duration) error {
+	m.config.pause = func(ctx context.Context, d time.Duration) error {
 		if d < time.Second || d >= 2*time.Second {
 			t.Errorf("a pause of %s", d)
 		}

@@ -41,12 +41,12 @@ func (o *operation) compareNamespace(path string) (alive, same bool, err error) 
 
 // allocation returns the record of a request's allocation, without the identity of its
 // namespace.
-func (e *Engine) allocation(r Request, mode state.Mode, digest string) (state.Allocation, error) {
+func (c Config) allocation(r Request, mode state.Mode, digest string) (state.Allocation, error) {
 	boot, err := state.BootID()
 	a := state.Allocation{ID: r.ID, Mode: mode, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
 	if r.Netns == "" {
-		a.Netns, a.NetnsOwned = filepath.Join(e.config.NetnsDir, r.ID), true
-		a.ResolvConf = e.resolvConf(r.ID).Path()
+		a.Netns, a.NetnsOwned = filepath.Join(c.NetnsDir, r.ID), true
+		a.ResolvConf = c.resolvConf(r.ID).Path()
 	}
 	return a, err
 }
@@ -143,7 +143,7 @@ func (o *operation) removeNamespace() error {
 
 // requirePath requires that the path on record leads to the namespace of the allocation.
 func (o *operation) requirePath() error {
-	ns, err := o.openNamespace(o.record.Allocation)
+	ns, err := o.config.openNamespace(o.record.Allocation)
 	if err != nil {
 		return err
 	}

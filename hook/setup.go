@@ -121,7 +121,7 @@ func (o *operation) carryOut(ctx context.Context, p *plan.Plan) (*Allocation, er
 
 // plan resolves a request.
 func (e *Engine) plan(r Request, digest string) (*plan.Plan, error) {
-	a, err := e.allocation(r, state.ModeSetup, digest)
+	a, err := e.config.allocation(r, state.ModeSetup, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -131,12 +131,14 @@ func (e *Engine) plan(r Request, digest string) (*plan.Plan, error) {
 // facts are those of the engine for a plan.
 func (e *Engine) facts() plan.Facts {
 	return plan.Facts{
-		Networks:    e.resolve,
-		Policy:      func() (policy.Source, error) { return policy.Load(e.config.PolicyFile) },
-		PluginDirs:  e.config.PluginDirs,
-		Host:        e.config.Host,
-		Record:      e.store.Read,
-		UnpinnedMTU: func(bridge string) int { return step.UnpinnedMTU(context.Background(), e.store, e.log, bridge, "", "") },
-		WhyPlugins:  e.config.inProcess,
+		Networks:   e.config.resolve,
+		Policy:     func() (policy.Source, error) { return policy.Load(e.config.PolicyFile) },
+		PluginDirs: e.config.PluginDirs,
+		Host:       e.config.Host,
+		Record:     e.store.Read,
+		UnpinnedMTU: func(bridge string) int {
+			return step.UnpinnedMTU(context.Background(), e.store, e.config.Logger, bridge, "", "")
+		},
+		WhyPlugins: e.config.inProcess,
 	}
 }

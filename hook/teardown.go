@@ -163,7 +163,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	if err := o.holdForPlugins(); err != nil {
 		return err
 	}
-	o.cache().RecallResults(attachments)
+	o.config.cache().RecallResults(attachments)
 	absences := o.absences(path, attachments)
 	o.markDeleting(attachments)
 	if err := o.writeResolvConf(attachments); err != nil { // it must not keep anything attached
@@ -183,7 +183,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	if path != "" {
 		o.cleanReplaced(ctx, attachments, chains, errs, absences)
 	}
-	return o.removeLeftovers(ctx, o.suspects(attachments, errs, absences))
+	return o.removeLeftovers(ctx, o.config.suspects(attachments, errs, absences))
 }
 
 // cleanReplaced runs forced cleanup for attachments that were removed in process in place of their
@@ -200,7 +200,7 @@ func (o *operation) cleanReplaced(ctx context.Context, attachments []state.Attac
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
 // removes what it can. It adds the errors.
 func (o *operation) commitDetached(ctx context.Context, attachments []state.Attachment, chains []*chain, errs []error, absences map[string]inspect.Absence) {
-	for i, err := range o.commit(ctx, o.hold, o.log, chains...) {
+	for i, err := range o.config.commit(ctx, o.hold, o.log, chains...) {
 		switch {
 		case err != nil:
 			errs[i] = errors.Join(errs[i], o.failure("detach", attachments[i], attachments[i].Attempts, err))
@@ -217,7 +217,7 @@ func (o *operation) forgetDetached(a state.Attachment, is inspect.Absence) error
 		return o.failure("detach", a, a.Attempts, err)
 	}
 	o.attachmentLog(a).Info("detached")
-	if is != inspect.Present || o.madeByOtherIPTables(a) {
+	if is != inspect.Present || o.config.madeByOtherIPTables(a) {
 		return nil
 	}
 	return o.lock.Delete(a.Interface)
@@ -286,10 +286,10 @@ func (o *operation) detach(ctx context.Context, a *state.Attachment, path string
 
 // suspects returns the attachments whose DEL failed, those whose interface was gone before, and those whose plugins
 // did not find their rules.
-func (e *Engine) suspects(attachments []state.Attachment, errs []error, absences map[string]inspect.Absence) []state.Suspect {
+func (c Config) suspects(attachments []state.Attachment, errs []error, absences map[string]inspect.Absence) []state.Suspect {
 	var found []state.Suspect
 	for i, a := range attachments {
-		if is := absences[a.Interface]; errs[i] != nil || is != inspect.Present || e.madeByOtherIPTables(a) {
+		if is := absences[a.Interface]; errs[i] != nil || is != inspect.Present || c.madeByOtherIPTables(a) {
 			found = append(found, suspect(a, errs[i], is))
 		}
 	}
@@ -328,10 +328,10 @@ func (o *operation) clean(ctx context.Context, suspects []state.Suspect) error {
 	if failed != nil {
 		o.log.Warn("DEL failed, running forced cleanup", "error", failed)
 	}
-	ctx, stop := o.cleaning(ctx)
+	ctx, stop := o.config.cleaning(ctx)
 	defer stop()
 	leftover := state.Leftover{Allocation: o.record.Allocation, Suspects: suspects}
-	if err := o.force(ctx, o.reason, []state.Leftover{leftover})[0]; err != nil {
+	if err := o.config.force(ctx, o.reason, []state.Leftover{leftover})[0]; err != nil {
 		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 // allocation that exist in its namespace. New ones would have the same container IDs, and
 // removing either would remove the plugins' objects of both.
 func (o *operation) refuseUnrecorded() error {
-	lost := &operation{Engine: o.Engine, log: o.log, record: state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}}}
+	lost := newOperation(o.config, o.store, state.Record{Allocation: state.Allocation{ID: o.record.Allocation.ID}})
 	defer lost.opened.close()
 	if err := lost.loadFromCache(); err != nil {
 		return err

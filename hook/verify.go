@@ -52,7 +52,7 @@ func (e *Engine) Verify(ctx context.Context, v Verification) error {
 	defer stop()
 	seen, err := e.verifyOnce(first, v)
 	if err != nil {
-		if err := e.pause(ctx, verifyPause); err != nil {
+		if err := e.config.pause(ctx, verifyPause); err != nil {
 			e.unknown(v, err)
 			return nil
 		}
@@ -81,7 +81,7 @@ func (e *Engine) complete(ctx context.Context, v Verification, seen verified) {
 	}
 	drifts, err := e.RepairAttachments(ctx, RepairRequest{IDs: []string{v.ID}, LastChecks: true})
 	for _, d := range drifts {
-		e.log.Info("CHECK has repaired a network", "allocation", v.ID, "network", d.Network, "interface", d.Interface, "missing", d.Missing, "repaired", d.Repaired)
+		e.config.Logger.Info("CHECK has repaired a network", "allocation", v.ID, "network", d.Network, "interface", d.Interface, "missing", d.Missing, "repaired", d.Repaired)
 		err = errors.Join(err, d.Err)
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ func (e *Engine) noteSucceeded(id string, succeeded []state.Attachment) {
 }
 
 func (e *Engine) unknown(v Verification, why error) {
-	e.log.Warn("CHECK cannot tell whether the network is damaged, and passes", "allocation", v.ID, "error", why)
+	e.config.Logger.Warn("CHECK cannot tell whether the network is damaged, and passes", "allocation", v.ID, "error", why)
 }
 
 // verifyOnce returns the damage that it sees.
@@ -145,14 +145,14 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 		return verified{}, e.verifyUnrecorded(v)
 	}
 	record.Allocation.Netns = v.Netns // which may be another path to it
-	ns, err := e.openNamespace(record.Allocation)
+	ns, err := e.config.openNamespace(record.Allocation)
 	if err != nil {
 		return verified{}, e.classify(v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
 	defer ns.Close() //nolint:errcheck // read only
-	o := &operation{Engine: e, record: record, log: e.log.With("allocation", v.ID)}
-	errs := []error{o.verifyComplete(v, set)}
-	compared := o.compared(ctx, ns, func(a state.Attachment) bool { return a.Batch == onrecord.SetupBatch })
+	o := e.on(record)
+	errs := []error{e.verifyComplete(v, o, set)}
+	compared := e.compared(ctx, o, ns, func(a state.Attachment) bool { return a.Batch == onrecord.SetupBatch })
 	seen := verified{succeeded: newlySucceeded(compared)}
 	for _, p := range compared {
 		seen.repairable = seen.repairable || len(p.Missing) > 0
@@ -169,13 +169,13 @@ func (e *Engine) verifyRecord(ctx context.Context, v Verification, record state.
 }
 
 // verifyComplete returns that an attachment is not complete, unless a damaged record leaves that open.
-func (o *operation) verifyComplete(v Verification, set []state.Attachment) error {
+func (e *Engine) verifyComplete(v Verification, o *operation, set []state.Attachment) error {
 	var errs []error
 	for _, a := range set {
 		switch {
 		case onrecord.IsComplete(a):
 		case len(o.record.Damaged) > 0:
-			o.unknown(v, o.record.Damaged[0].Err)
+			e.unknown(v, o.record.Damaged[0].Err)
 		default:
 			errs = append(errs, o.failure("check", a, 1, inspect.NotComplete(a)))
 		}

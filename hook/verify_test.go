@@ -93,7 +93,7 @@ func TestVerify(t *testing.T) {
 					c.CallTimeout = time.Second
 				}
 			})
-			e.pause = func(context.Context, time.Duration) error { return nil }
+			e.config.pause = func(context.Context, time.Duration) error { return nil }
 			if test.check.FailTimes > 0 {
 				test.check.Counter = filepath.Join(t.TempDir(), "counter")
 			}
@@ -116,7 +116,7 @@ func TestVerify(t *testing.T) {
 // TestVerifyDoesNotWait for an allocation that is locked.
 func TestVerifyDoesNotWait(t *testing.T) {
 	e := fakeEngine(t, nil)
-	e.pause = func(context.Context, time.Duration) error { return nil }
+	e.config.pause = func(context.Context, time.Duration) error { return nil }
 	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule"}, nil)
 	lock, err := e.store.Lock(t.Context(), "a1")
 	if err != nil {
@@ -133,7 +133,7 @@ func TestVerifyDoesNotWait(t *testing.T) {
 // TestVerifyUnrecorded: without a record only the interface tells.
 func TestVerifyUnrecorded(t *testing.T) {
 	e := fakeEngine(t, nil)
-	e.pause = func(context.Context, time.Duration) error { return nil }
+	e.config.pause = func(context.Context, time.Duration) error { return nil }
 	for _, test := range []struct{ netns, iface, want string }{
 		{ownNetns, "lo", ""},
 		{ownNetns, "none0", "has no interface none0"},
@@ -159,7 +159,7 @@ func TestVerifyDamagedRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := fakeEngine(t, nil)
-			e.pause = func(context.Context, time.Duration) error { return nil }
+			e.config.pause = func(context.Context, time.Duration) error { return nil }
 			setUp(t, e, fakecni.Behaviour{}, func(_ *state.Allocation, all []state.Attachment) {
 				all[0].Phase, all[0].Interface = test.phase, test.iface
 			})
@@ -189,7 +189,7 @@ func appendLine(t *testing.T, path, line string) {
 // TestVerifyRecordChanges while a plugin looks: what it reports may be the change.
 func TestVerifyRecordChanges(t *testing.T) {
 	e := fakeEngine(t, nil)
-	e.pause = func(context.Context, time.Duration) error { return nil }
+	e.config.pause = func(context.Context, time.Duration) error { return nil }
 	dir := t.TempDir()
 	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
 	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule", Mark: begun, Await: release}, nil)
@@ -233,7 +233,7 @@ func TestVerifyLeavesTimeForTheSecondLook(t *testing.T) {
 	})
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	e.pause = func(context.Context, time.Duration) error { return ctx.Err() }
+	e.config.pause = func(context.Context, time.Duration) error { return ctx.Err() }
 	err := e.Verify(ctx, Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"})
 	if err == nil || !strings.Contains(err.Error(), "interface is gone") {
 		t.Errorf("got %v", err)

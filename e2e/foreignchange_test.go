@@ -114,7 +114,7 @@ func TestPortInAnotherBridge(t *testing.T) {
 }
 
 // TestMovedOnPurpose: an interface that a task has renamed, put behind a bridge of its name, or moved into a container of its own is
-// no damage for any of the commands that compare.
+// no damage for any of the commands that compare. What the host has for it is repaired nevertheless.
 func TestMovedOnPurpose(t *testing.T) {
 	for name, plugin := range map[string]string{"bridge": changedBridge, "ptp": `"type": "ptp"`} {
 		for how, move := range map[string]string{
@@ -124,7 +124,7 @@ func TestMovedOnPurpose(t *testing.T) {
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				eachExecutor(t, func(t *testing.T, h *host) {
-					h.changedNetwork(plugin, "")
+					h.changedNetwork(plugin, `, {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`)
 					h.attach("taken1", "--primary", "changed")
 					sandbox.Run(t, "sh", "-ec", move)
 					defer sandbox.Run(t, "sh", "-c", "ip netns del inner1; ip link del change0; true")
@@ -135,6 +135,10 @@ func TestMovedOnPurpose(t *testing.T) {
 					if out := h.allocnet("doctor"); strings.Contains(out.stdout+out.stderr, "taken1") {
 						t.Errorf("doctor says\n%s", out.stdout)
 					}
+					sandbox.Run(t, "sh", "-ec", `iptables -t nat -S POSTROUTING | sed -n '/taken1/s/^-A/iptables -t nat -D/p' | sh -e`)
+					h.refuse(1, []string{"missing: rule in chain POSTROUTING of table nat"}, "check", "taken1")
+					h.must("repair", "taken1")
+					h.requireHealthy("taken1")
 					h.must("detach", "taken1")
 				})
 			})

@@ -16,11 +16,11 @@ import (
 
 // resolving are the long options of iptables and its matches whose values are looked up unless they are addresses.
 var resolving = []string{
-	"source", "src", "destination", "dst", "ctorigsrc", "ctorigdst", "ctreplsrc", "ctrepldst", "tunnel-src", "tunnel-dst", "mask",
+	"source", "src", "destination", "dst", "ctorigsrc", "ctorigdst", "ctreplsrc", "ctrepldst", "tunnel-src", "tunnel-dst", "mask", "vaddr",
 }
 
-// nftAddress is an address of a packet and what it is compared with, as nft reads it.
-var nftAddress = regexp.MustCompile(`\b[sd]addr\s+(?:(?:==|!=|eq|ne)\s+)?(\{[^}]*\}|[^\s;]+)`)
+// number is what iptables and nft take for an IPv4 address, which may be shortened, or for a range of them.
+var number = regexp.MustCompile(`^(?:(?:0[xX][0-9a-fA-F]+|[0-9]+)\.?)*$`)
 
 // checkConditions refuses host names in conditions of published ports: iptables and nft look them up at each attach, for as long as
 // a server of DNS makes them wait, and CHECK and DEL do not find the rule again once the name has another address.
@@ -44,22 +44,25 @@ func checkConditions(n *cniconf.Network) error {
 
 // hostName returns the first host name in conditions; empty if there is none.
 func hostName(words []string) string {
-	for _, operand := range append(iptablesOperands(words), nftOperands(words)...) {
-		for _, value := range strings.FieldsFunc(operand, func(r rune) bool { return strings.ContainsRune("{}, \t", r) }) {
-			address, _, _ := strings.Cut(value, "/")
-			if isHostName(address) {
+	for _, operand := range iptablesOperands(words) {
+		for value := range strings.SplitSeq(operand, ",") {
+			if address, _, _ := strings.Cut(strings.TrimSpace(value), "/"); isHostName(address) {
 				return address
 			}
+		}
+	}
+	for _, operand := range nftOperands(words) {
+		address, _, _ := strings.Cut(operand, "/")
+		if slices.ContainsFunc(strings.Split(address, "-"), isHostName) { // a range has two
+			return address
 		}
 	}
 	return ""
 }
 
-// isHostName tells whether the value of an address is looked up: not one of digits and dots, which may be shortened, of IPv6, nor the
-// name of a set.
+// isHostName tells whether the value of an address is looked up: not a number, one of IPv6, nor the name of a set.
 func isHostName(address string) bool {
-	hasLetter := strings.ContainsFunc(address, func(r rune) bool { return r > '9' })
-	return hasLetter && !strings.ContainsAny(address, ":@$")
+	return !number.MatchString(address) && !strings.ContainsAny(address, ":@$")
 }
 
 // iptablesOperands returns the values of options that are looked up.
@@ -67,24 +70,18 @@ func iptablesOperands(words []string) (operands []string) {
 	for i, word := range words {
 		long, isLong := strings.CutPrefix(word, "--")
 		option, value, joined := strings.Cut(long, "=")
+		short, isShort := strings.CutPrefix(word, "-")
+		short = strings.TrimLeft(short, "46nvx") // options without a value may be before it
 		switch {
+		case i > 0 && words[i-1] == "--comment":
 		case isLong && !slices.ContainsFunc(resolving, func(name string) bool { return option != "" && strings.HasPrefix(name, option) }):
 		case isLong && joined:
 			operands = append(operands, value)
-		case !isLong && len(word) > 2 && (word[:2] == "-s" || word[:2] == "-d"):
-			operands = append(operands, word[2:])
-		case (isLong || word == "-s" || word == "-d") && i+1 < len(words):
+		case !isLong && (!isShort || short == "" || short[0] != 's' && short[0] != 'd'):
+		case !isLong && len(short) > 1:
+			operands = append(operands, short[1:])
+		case i+1 < len(words):
 			operands = append(operands, words[i+1])
-		}
-	}
-	return operands
-}
-
-// nftOperands returns what addresses are compared with.
-func nftOperands(words []string) (operands []string) {
-	for _, found := range nftAddress.FindAllStringSubmatch(strings.Join(words, " "), -1) {
-		if operand := found[1]; operand != "vmap" && operand != "map" {
-			operands = append(operands, operand)
 		}
 	}
 	return operands

@@ -162,7 +162,7 @@ type repairing struct {
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
 	// earlier repair has told of what they said.
 	asks, told bool
-	// moved says what proves that a task has moved the interface, so that nothing is compared; empty: nothing does.
+	// moved says what proves that a task has moved the interface, so that nothing inside is compared; empty: nothing does.
 	moved string
 	// skipped says why they were not asked, and checkSucceeded is whether their CHECK has.
 	skipped        string
@@ -266,15 +266,15 @@ func (r *repairRound) inspectAttachment(ctx context.Context, o *operation, at in
 	p.DryRun = r.request.Mode == RepairReport
 	r.repairs = append(r.repairs, p)
 	p.plugins(ctx, ns, r.request.LastChecks)
-	p.spareMoved(ns)
+	p.spareMoved(ctx, ns)
 	if len(p.Unrepairable) == 0 && p.Err == nil && p.moved == "" {
 		p.Err = errors.Join(p.Err, p.around(ctx, ns))
 	}
 }
 
-// spareMoved makes what seems broken of an interface no damage if something proves that a task has moved it. A caller that
-// attaches again is told why it does not.
-func (p *repairing) spareMoved(ns kernel.Namespace) {
+// spareMoved makes what seems broken of an interface no damage if something proves that a task has moved it, and repairs what the host
+// has for it, such as rules that guard the host from it. A caller that attaches again is told why it does not.
+func (p *repairing) spareMoved(ctx context.Context, ns kernel.Namespace) {
 	if len(p.Unrepairable) == 0 && p.Err == nil || p.reattaches {
 		return
 	}
@@ -282,9 +282,22 @@ func (p *repairing) spareMoved(ns kernel.Namespace) {
 	if err != nil { // it stays broken, which another look has to confirm
 		return
 	}
-	if moved := inspect.Moved(p.operation.record, p.operation.config.Host, *p.attachment(), present); moved != nil {
-		p.moved, p.Repair = moved.Error(), remedy.Repair{DryRun: true}
+	moved := inspect.Moved(p.operation.record, p.operation.config.Host, *p.attachment(), present)
+	if moved == nil {
+		return
 	}
+	found := remedy.Repair{DryRun: p.DryRun, Moved: true}
+	if !p.DryRun {
+		found.Missing = p.Missing // it is made already
+	}
+	p.moved, p.Repair, p.changes = moved.Error(), found, nil
+	if p.inProcess {
+		p.plugins(ctx, ns, false)
+	}
+	if len(p.Unrepairable) > 0 {
+		p.changes = nil
+	}
+	p.Unrepairable, p.Err = nil, nil
 }
 
 func (r *repairRound) repairLoopback(o *operation, ns kernel.Namespace) error {
@@ -303,7 +316,7 @@ func (r *repairRound) repairLoopback(o *operation, ns kernel.Namespace) error {
 
 // commit adds the rules that are missing, in the order in which they were made first.
 func (r *repairRound) commit(ctx context.Context) {
-	ordered := slices.DeleteFunc(slices.Clone(r.repairs), func(p *repairing) bool { return p.changes == nil || len(p.Unrepairable) > 0 || p.moved != "" })
+	ordered := slices.DeleteFunc(slices.Clone(r.repairs), func(p *repairing) bool { return p.changes == nil || len(p.Unrepairable) > 0 })
 	if len(ordered) == 0 {
 		return
 	}
@@ -349,12 +362,13 @@ func (r *repairRound) ask(ctx context.Context) {
 func (r *repairRound) result() []Drift {
 	drifts := r.drifts
 	for _, p := range r.repairs {
-		if p.moved != "" {
-			drifts = append(drifts, p.drift())
-			continue
-		}
-		if !p.Found() && !p.asks {
-			continue
+		if !p.Found() {
+			if p.moved != "" {
+				drifts = append(drifts, p.drift())
+			}
+			if p.moved != "" || !p.asks {
+				continue
+			}
 		}
 		if r.request.RemovedBy != nil {
 			p.removers = r.request.RemovedBy(p.operation.record.Allocation.ID, p.Missing)
@@ -372,7 +386,10 @@ func (p *repairing) drift() Drift {
 	a := p.attachment()
 	d := Drift{
 		Allocation: p.operation.record.Allocation.ID, Network: a.Network, Interface: a.Interface,
-		Missing: p.Missing, Unrepairable: p.Unrepairable, RemovedBy: p.removers, Reported: p.isTold(), Skipped: p.moved,
+		Missing: p.Missing, Unrepairable: p.Unrepairable, RemovedBy: p.removers, Reported: p.isTold(),
+	}
+	if !p.Found() {
+		d.Skipped = p.moved
 	}
 	if p.Err != nil {
 		d.Err = p.operation.failure("repair", *a, 1, p.Err)

@@ -35,7 +35,7 @@ func HostEnd(c *plugin.Call, result *current.Result) (netlink.Link, error) {
 		return nil, err
 	}
 	_, isVeth := named.(*netlink.Veth)
-	if isVeth && named.Attrs().NetNsID == number {
+	if isVeth && (named.Attrs().NetNsID == number || c.Repair.Moved && named.Attrs().HardwareAddr.String() == recorded.Mac) {
 		return named, nil
 	}
 	renamed, err := renamedEnd(c, number)

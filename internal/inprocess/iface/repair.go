@@ -36,6 +36,9 @@ type How struct {
 // Repair repairs the interface inside the namespace, with its addresses and routes. That the interface is gone, only DEL and
 // ADD can change: it is noted as unrepairable.
 func Repair(c *plugin.Call, result *current.Result, how How) error {
+	if c.Repair.Moved {
+		return nil
+	}
 	return within.Path(c.Netns, func(ns.NetNS) error {
 		link, err := links.Find(c.IfName)
 		if err != nil {

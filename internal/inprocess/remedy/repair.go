@@ -19,6 +19,9 @@ import (
 type Repair struct {
 	// DryRun is whether nothing is made.
 	DryRun bool
+	// Moved is whether a task has moved the interface on purpose: nothing inside is compared or made, and the host's end may lead
+	// to another namespace. What the host has for it is repaired, as it is reached there.
+	Moved bool
 	// Missing is what was missing, in words.
 	Missing []string
 	// Unrepairable is what only DEL and ADD bring back, in words.

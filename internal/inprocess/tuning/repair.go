@@ -20,7 +20,7 @@ import (
 // does not have is left as it is, as ADD does.
 func repair(c *plugin.Call) error {
 	conf, err := parse(c)
-	if err != nil {
+	if err != nil || c.Repair.Moved { // what has its name may be a task's
 		return err
 	}
 	return within.Path(c.Netns, func(ns.NetNS) error {

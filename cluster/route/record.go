@@ -19,14 +19,19 @@ import (
 
 // record says what of the kernel's tables is a pool's. It is written before anything is made.
 type record struct {
-	Pool string `json:"pool"`
+	Version int    `json:"version"`
+	Pool    string `json:"pool"`
 	// Subnets have the pool's routes.
 	Subnets []netip.Prefix `json:"subnets"`
 	// Device is the VXLAN device. Empty: there is none.
 	Device string `json:"device,omitempty"`
 }
 
-const recordSuffix = ".json"
+const (
+	recordSuffix = ".json"
+	// recordVersion is that of the files of records. It rises with every change of what they have. Those of before it have none.
+	recordVersion = 1
+)
 
 func (t *Table) recordPath(pool string) string { return filepath.Join(t.o.Dir, pool+recordSuffix) }
 
@@ -54,7 +59,7 @@ func (r record) around(prefix netip.Prefix) int {
 }
 
 // readRecord returns the record of a pool. One that is missing or damaged says nothing: the
-// protocol and the aliases are left to find what is ours.
+// protocol and the aliases are left to find what is ours. One of a later release says what only that one knows.
 func (t *Table) readRecord(pool string) (record, error) {
 	r := record{Pool: pool}
 	data, err := os.ReadFile(t.recordPath(pool))
@@ -64,7 +69,11 @@ func (t *Table) readRecord(pool string) (record, error) {
 	if err != nil {
 		return r, fmt.Errorf("read the record of the routes: %w", err)
 	}
-	if err := json.Unmarshal(data, &r); err != nil || r.Pool != pool {
+	err = files.DecodeVersion(data, recordVersion, &r)
+	if errors.Is(err, files.ErrLater) {
+		return r, fmt.Errorf("the record of the routes %s: %w", t.recordPath(pool), err)
+	}
+	if err != nil || r.Pool != pool {
 		return record{Pool: pool}, nil
 	}
 	return r, nil
@@ -143,6 +152,7 @@ func (t *Table) writeRecord(have, want record) error {
 	if slices.Equal(have.Subnets, want.Subnets) && have.Device == want.Device {
 		return nil
 	}
+	want.Version = recordVersion
 	data, err := json.Marshal(want)
 	if err != nil {
 		return err

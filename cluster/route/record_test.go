@@ -4,13 +4,17 @@
 package route
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/storetest"
 )
 
 // requireNames: the pools on record, and how many subnets each has.
@@ -104,5 +108,36 @@ func TestKilledWriter(t *testing.T) {
 				t.Errorf("%s of %q: %v, %v are left", name, left, err, files)
 			}
 		}
+	}
+}
+
+// TestFormat: a record of each version is read. One of a later release stays, as does what is made for its pool.
+func TestFormat(t *testing.T) {
+	storetest.Golden(t, fmt.Sprintf("testdata/record-%d.json", recordVersion), &record{})
+	f, p := newFake(), testPool(ipam.ModeVXLAN)
+	table := start(t, f, p)
+	for version := range recordVersion + 1 {
+		golden, err := os.ReadFile(fmt.Sprintf("testdata/record-%d.json", version))
+		if err := errors.Join(err, os.WriteFile(table.recordPath("net"), golden, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := table.readRecord("net"); err != nil || r.Device != "vx-net" || len(r.Subnets) != 1 {
+			t.Errorf("version %d: %+v, %v", version, r, err)
+		}
+	}
+	apply(t, table, p, to("10.60.1.0/26", "b", "192.0.2.2", macB))
+	before := f.state()
+	later := fmt.Sprintf(`{"version":%d,"subnets":{}}`, recordVersion+1)
+	if err := os.WriteFile(table.recordPath("net"), []byte(later), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, errPools := table.Pools()
+	for what, err := range map[string]error{"remove": table.Remove(p), "remove all": table.RemoveAll(), "pools": errPools} {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s: version is %d, want at most %d", table.recordPath("net"), recordVersion+1, recordVersion)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if data, err := os.ReadFile(table.recordPath("net")); err != nil || string(data) != later || f.state() != before {
+		t.Errorf("the record is %s, %v, and there is\n%s\nwant\n%s", data, err, f.state(), before)
 	}
 }

@@ -37,7 +37,7 @@ var damages = []struct {
 	{"truncated", "node.json", "unexpected end", half},
 	{"empty", "blocks.json", "unexpected end", func(string) string { return "" }},
 	{"empty", "node.json", "unexpected end", func(string) string { return "" }},
-	{"of another release", "blocks.json", "version is 2, want 1", replacing(`"version":1`, `"version":2`)},
+	{"of another release", "blocks.json", "version is 2, want at most 1", replacing(`"version":1`, `"version":2`)},
 	{"of a later release", "node.json", "version is 2, want at most 1", replacing(`"version":1`, `"version":2`)},
 	{"of a later release with other keys", "node.json", "version is 2, want at most 1", func(string) string { return `{"version":2,"nonces":{"a":1}}` }},
 	{"of another pool", "blocks.json", `agreed.pool is "other", want lab`, replacing(`"pool":"lab"`, `"pool":"other"`)},

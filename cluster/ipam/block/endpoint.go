@@ -88,7 +88,7 @@ func (l *Leases) writeEndpoint(ctx context.Context, e endpoint) error {
 // readEndpoint returns where this host is reached. Nil: it is not known.
 func (l *Leases) readEndpoint(instance string) (*ipam.Endpoint, error) {
 	var e *endpoint
-	err := readJSON(l.pool, endpointFile, &e)
+	err := readJSON(l.pool, endpointFile, endpointVersion, &e)
 	switch {
 	case err != nil:
 	case e == nil, e.Instance != instance && e.Version == endpointVersion:

@@ -251,7 +251,7 @@ func TestDamagedEndpoint(t *testing.T) {
 		"empty":              {"", "unexpected end"},
 		"half":               {`{"version":1,"inst`, "unexpected end"},
 		"of another kind":    {"[]", "cannot unmarshal"},
-		"of another release": {`{"version":2}`, "version is 2, want 1"},
+		"of another release": {`{"version":2}`, "version is 2, want at most 1"},
 		"not an address":     {`{"version":1,"instance":"INSTANCE","endpoint":{"address":"x"}}`, "ParseAddr"},
 		"loopback":           {`{"version":1,"instance":"INSTANCE","endpoint":{"address":"127.0.0.1"}}`, "address is 127.0.0.1"},
 	} {

@@ -85,7 +85,7 @@ var bugs = map[string]bug{
 			if name != presentFile || json.Unmarshal(h.files[recordsFile], r) != nil {
 				return data
 			}
-			return mustEncode(present{r.Boot, r.Generation})
+			return mustEncode(present{presentVersion, r.Boot, r.Generation})
 		},
 	},
 	"the fence is not obeyed": {

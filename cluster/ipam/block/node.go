@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 const (
@@ -60,29 +61,29 @@ type node struct {
 // readNode reads what the host wrote. Another instance begins anew.
 func (l *Leases) readNode(instance string) (*node, error) {
 	n := &node{}
-	err := readJSON(l.node, nodeFile, n)
-	if n.Version > nodeVersion { // whatever else it says
-		err = fmt.Errorf("version is %d, want at most %d: it was written by a later release", n.Version, nodeVersion)
-	}
-	if err != nil {
+	if err := readJSON(l.node, nodeFile, nodeVersion, n); err != nil {
 		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or, if no other machine is a copy of this one, remove it and delete the store's %s",
 			l.node.pathOf(nodeFile), err, ipam.NodePath(instance))
 	}
 	if n.Instance != instance {
 		n = &node{Instance: instance}
 	}
-	return l.ofThisBoot(n), nil
+	return l.ofThisBoot(n)
 }
 
 // ofThisBoot returns what this machine wrote in this boot, whatever the state directory was
 // restored to since.
-func (l *Leases) ofThisBoot(n *node) *node {
+func (l *Leases) ofThisBoot(n *node) (*node, error) {
 	self, errSelf := l.self()
 	p := &node{}
-	if err := readJSON(l.runNode, nodeFile, p); err != nil || errSelf != nil || p.Instance != n.Instance || p.Boot != self.Boot {
-		return n
+	err := readJSON(l.runNode, nodeFile, nodeVersion, p)
+	switch {
+	case errors.Is(err, files.ErrLater):
+		return nil, fmt.Errorf("%s: %w: no address is given out in this boot", l.runNode.pathOf(nodeFile), err)
+	case err != nil, errSelf != nil, p.Instance != n.Instance, p.Boot != self.Boot:
+		return n, nil
 	}
-	return p
+	return p, nil
 }
 
 // closed returns the error of a machine that is not the one that wrote the file, or that found

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // State is what a host knows of its lease of a block.
@@ -82,7 +83,11 @@ var errChanged = errors.New("the record of the block was changed by another proc
 // readRecords reads the records, and doubts those that are not the last of this boot.
 func (l *Leases) readRecords(instance string) (*records, error) {
 	r, err := l.readWritten(instance)
-	if err == nil && !l.isPresent(r) {
+	if err != nil {
+		return nil, err
+	}
+	present, err := l.isPresent(r)
+	if !present {
 		r.doubt()
 	}
 	return r, err
@@ -103,7 +108,7 @@ func (l *Leases) readSettled(ctx context.Context, instance string) (*records, er
 // until the store says otherwise.
 func (l *Leases) readWritten(instance string) (*records, error) {
 	r := &records{Version: recordsVersion, Instance: instance}
-	err := readJSON(l.pool, recordsFile, r)
+	err := readJSON(l.pool, recordsFile, recordsVersion, r)
 	if err == nil {
 		err = r.validate(l.Config.Pool)
 	}
@@ -205,13 +210,13 @@ func (s *session) drop(ctx context.Context, was Record) error {
 	})
 }
 
-// readJSON reads a file into v, which stays as it is if there is none.
-func readJSON(d disk, name string, v any) error {
+// readJSON reads a file of at most the latest version into v, which stays as it is if there is none.
+func readJSON(d disk, name string, latest int, v any) error { //nolint:unparam // each file has a version of its own
 	data, err := d.read(name)
 	if err != nil || data == nil {
 		return err
 	}
-	return json.Unmarshal(data, v)
+	return files.DecodeVersion(data, latest, v)
 }
 
 func writeJSON(d disk, name string, v any) error {

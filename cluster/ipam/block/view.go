@@ -7,16 +7,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 const (
 	viewFile = "view.json"
+	// viewVersion is that of view.json. It rises with every change of what it has. Files of before it have none.
+	viewVersion = 1
 	// mostPast are the claims that this host has given up and still recognizes. What is older
 	// is found by Reclaim.
 	mostPast = 256
@@ -26,6 +30,7 @@ const (
 
 // view is what a host saw of the pool's blocks when it last listed them.
 type view struct {
+	Version int `json:"version"`
 	// Index is the highest of a listing since the store was last restored.
 	Index uint64 `json:"index"`
 	// Seen are the indexes of all entries by path, but those of the host's records.
@@ -71,10 +76,16 @@ func (l *Leases) readView(now moment) (*view, error) {
 		return nil, err
 	}
 	v := &view{}
-	if data != nil && json.Unmarshal(data, v) != nil {
+	if data != nil {
+		err = files.DecodeVersion(data, viewVersion, v)
+	}
+	switch {
+	case errors.Is(err, files.ErrLater):
+		return nil, fmt.Errorf("%s: %w: until then no block is claimed or given back", l.pool.pathOf(viewFile), err)
+	case err != nil:
 		v = &view{Restored: now} // what was seen is not known
 	}
-	v.written = data
+	v.Version, v.written = viewVersion, data
 	if v.Gone == nil {
 		v.Gone = map[string]moment{}
 	}

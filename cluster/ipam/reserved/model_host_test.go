@@ -164,7 +164,7 @@ func (d modelDisk) replace(_ context.Context, address netip.Addr, old, changed *
 	return true, nil
 }
 
-func (d modelDisk) remembered() *memory { return copyMemory(d.host.memory) }
+func (d modelDisk) remembered() (*memory, error) { return copyMemory(d.host.memory), nil }
 
 func (d modelDisk) remember(m *memory) error {
 	if !d.killed {
@@ -175,7 +175,7 @@ func (d modelDisk) remember(m *memory) error {
 
 func copyMemory(m *memory) *memory {
 	if m == nil {
-		return nil
+		return &memory{}
 	}
 	c := *m
 	c.Entries, c.Gone, c.Unused = maps.Clone(m.Entries), maps.Clone(m.Gone), maps.Clone(m.Unused)

@@ -76,8 +76,8 @@ type records interface {
 	load(ctx context.Context) (map[netip.Addr]*record, error)
 	// replace replaces one on condition that it is as the old one. Nil: there is none.
 	replace(ctx context.Context, address netip.Addr, old, changed *record) (bool, error)
-	// remembered returns what was remembered last. Nil: nothing.
-	remembered() *memory
+	// remembered returns what was remembered last.
+	remembered() (*memory, error)
 	remember(m *memory) error
 }
 
@@ -86,6 +86,9 @@ type directory string
 
 // memoryName is the file of the memory.
 const memoryName = "memory"
+
+// memoryVersion is that of the file of the memory. It rises with every change of what it has. Files of before it have none.
+const memoryVersion = 1
 
 func (d directory) load(context.Context) (map[netip.Addr]*record, error) {
 	files, err := os.ReadDir(string(d))
@@ -128,12 +131,12 @@ func (d directory) read(address netip.Addr) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	var version struct{ Version int }
-	if json.Unmarshal(data, &version) == nil && version.Version > recordVersion {
-		return nil, fmt.Errorf("%s: version is %d, want at most %d: it was written by a later release, which alone can give the address back: install that one", path, version.Version, recordVersion)
-	}
 	var f file
-	if json.Unmarshal(data, &f) != nil || f.Content.Address != address {
+	err = files.DecodeVersion(data, recordVersion, &f)
+	if errors.Is(err, files.ErrLater) {
+		return nil, fmt.Errorf("%s: %w, which alone can give the address back", path, err)
+	}
+	if err != nil || f.Content.Address != address {
 		return nil, nil //nolint:nilnil // there is no record that can be read
 	}
 	return &f.record, nil
@@ -166,23 +169,30 @@ func (d directory) replace(ctx context.Context, address netip.Addr, old, changed
 	return true, files.Replace(path, data, files.Options{Durable: true})
 }
 
-// remembered returns nil for a file that cannot be read: what a host remembers is a help.
-func (d directory) remembered() *memory {
-	data, err := files.ReadNoFollow(filepath.Join(string(d), memoryName))
+// remembered returns nothing for a file that cannot be read: what a host remembers is a help. One of a later release can
+// be read, but not here.
+func (d directory) remembered() (*memory, error) {
+	path := filepath.Join(string(d), memoryName)
+	data, err := files.ReadNoFollow(path)
 	if err != nil {
-		return nil
+		return &memory{}, nil
 	}
 	var m memory
-	if json.Unmarshal(data, &m) != nil {
-		return nil
+	err = files.DecodeVersion(data, memoryVersion, &m)
+	if errors.Is(err, files.ErrLater) {
+		return nil, fmt.Errorf("%s: %w: until then no reserved address is taken or given back", path, err)
 	}
-	return &m
+	if err != nil {
+		return &memory{}, nil
+	}
+	return &m, nil
 }
 
 func (d directory) remember(m *memory) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
+	m.Version = memoryVersion
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err

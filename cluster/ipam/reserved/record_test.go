@@ -35,8 +35,8 @@ func TestRecordIsNoPipe(t *testing.T) {
 	if _, err := d.replace(t.Context(), address, nil, nil); !errors.Is(err, files.ErrNotRegular) {
 		t.Errorf("replace: %v", err)
 	}
-	if m := d.remembered(); m != nil {
-		t.Errorf("remembered: %+v", m)
+	if m, err := d.remembered(); err != nil || m.Highest != 0 {
+		t.Errorf("remembered: %+v, %v", m, err)
 	}
 }
 
@@ -62,6 +62,36 @@ func TestFormat(t *testing.T) {
 		if written, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(written), fmt.Sprintf(`{"version":%d,`, recordVersion)) {
 			t.Errorf("version %d is written as\n%s, %v", version, written, err)
 		}
+	}
+}
+
+// TestFormatOfMemory: the same of what is remembered, of which a later version is neither nothing nor damaged.
+func TestFormatOfMemory(t *testing.T) {
+	dir := directory(t.TempDir())
+	path := filepath.Join(string(dir), memoryName)
+	storetest.Golden(t, fmt.Sprintf("testdata/memory-%d.json", memoryVersion), &memory{})
+	for version := range memoryVersion + 1 {
+		golden, err := os.ReadFile(fmt.Sprintf("testdata/memory-%d.json", version))
+		if err := errors.Join(err, os.WriteFile(path, golden, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := dir.remembered(); err != nil || m.Highest != 9 || m.Entries[netip.MustParseAddr("10.0.0.17")].Index != 7 {
+			t.Errorf("version %d: %+v, %v", version, m, err)
+		}
+	}
+	c := newCluster(t)
+	h := c.newHost(1)
+	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	path = filepath.Join(string(h.records.(directory)), memoryName)
+	later := `{"version":2,"entries":[]}`
+	if err := os.WriteFile(path, []byte(later), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), path+": version is 2, want at most 1") {
+		t.Errorf("verify: %v", err)
+	}
+	if data, err := os.ReadFile(path); string(data) != later || err != nil {
+		t.Errorf("what is remembered is %s, %v", data, err)
 	}
 }
 

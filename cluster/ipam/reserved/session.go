@@ -39,13 +39,7 @@ func (a *Addresses) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wait for another process that uses the store of pool %s: %w", a.o.Config.Pool, err)
 	}
-	s := &session{a: a, unlock: unlock, view: view{}, memory: a.records.remembered(), silent: map[string]bool{}}
-	if s.memory == nil {
-		s.memory = &memory{}
-	}
-	if s.memory.Entries == nil {
-		s.memory.Entries = map[netip.Addr]rememberedEntry{}
-	}
+	s := &session{a: a, unlock: unlock, view: view{}, silent: map[string]bool{}}
 	prepared := false
 	defer func() { // also if the store panics: the engine recovers
 		if !prepared {
@@ -60,6 +54,12 @@ func (a *Addresses) open(ctx context.Context) (*session, error) {
 }
 
 func (s *session) prepare(ctx context.Context) (err error) {
+	if s.memory, err = s.a.records.remembered(); err != nil {
+		return err
+	}
+	if s.memory.Entries == nil {
+		s.memory.Entries = map[netip.Addr]rememberedEntry{}
+	}
 	if s.store, s.host, err = s.a.o.Open(); err != nil {
 		return err
 	}

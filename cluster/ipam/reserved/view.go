@@ -20,6 +20,7 @@ const settle = 30 * time.Second
 // memory is what this host remembers of the store's entries. It saves to read again what
 // has not changed, and shows that the store was restored.
 type memory struct {
+	Version int `json:"version"`
 	// Highest is the highest index of a listing.
 	Highest uint64 `json:"highest"`
 	// Restored is when it was noticed that the store was restored.

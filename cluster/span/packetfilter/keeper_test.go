@@ -6,6 +6,7 @@ package packetfilter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/storetest"
 )
 
 // pool returns a pool of a mode with a subnet of each family.
@@ -322,5 +324,31 @@ func TestNoPrograms(t *testing.T) {
 		if (err != nil) != hasRules || hasRules && !strings.Contains(err.Error(), "install iptables") || k.HasRecord() != hasRules {
 			t.Errorf("rules %v: %v, a record: %v", hasRules, err, k.HasRecord())
 		}
+	}
+}
+
+// TestFormat: a record of each version is read. One of a later release stays, and nothing is changed.
+func TestFormat(t *testing.T) {
+	storetest.Golden(t, fmt.Sprintf("testdata/record-%d.json", recordVersion), &record{})
+	k, f := newKeeper(t)
+	for version := range recordVersion + 1 {
+		golden, err := os.ReadFile(fmt.Sprintf("testdata/record-%d.json", version))
+		if err := errors.Join(err, os.WriteFile(k.recordPath(), golden, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := k.readRecord(); err != nil || !r.HasRules || len(r.Sources) != 1 || r.isDamaged {
+			t.Errorf("version %d: %+v, %v", version, r, err)
+		}
+	}
+	later := fmt.Sprintf(`{"version":%d,"sources":{}}`, recordVersion+1)
+	if err := os.WriteFile(k.recordPath(), []byte(later), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := k.Keep(t.Context(), Found{Facts: fakeFacts{}}, Goal{})
+	if want := fmt.Sprintf("%s: version is %d, want at most %d", k.recordPath(), recordVersion+1, recordVersion); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if data, err := os.ReadFile(k.recordPath()); err != nil || string(data) != later || f.took() != "" {
+		t.Errorf("the record is %s, %v", data, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 // record says what there may be of ours. It is written before anything is made.
 type record struct {
+	Version int `json:"version"`
 	// HasRules is whether there may be rules of iptables.
 	HasRules bool `json:"rules,omitempty"`
 	// Sources are those of firewalld.
@@ -43,6 +44,9 @@ func (r *record) assume(known map[string][]netip.Prefix) {
 // recordName is that of the record. Records of routes have a suffix.
 const recordName = "filter"
 
+// recordVersion is that of the record. It rises with every change of what it has. One of before it has none.
+const recordVersion = 1
+
 func (k *Keeper) recordPath() string { return filepath.Join(k.o.Dir, recordName) }
 
 // HasRecord is whether there may be something of ours on the host.
@@ -61,7 +65,11 @@ func (k *Keeper) readRecord() (record, error) {
 	if err != nil {
 		return r, fmt.Errorf("read the record of the filters: %w", err)
 	}
-	if json.Unmarshal(data, &r) != nil {
+	err = files.DecodeVersion(data, recordVersion, &r)
+	if errors.Is(err, files.ErrLater) {
+		return r, fmt.Errorf("the record of the filters %s: %w", k.recordPath(), err)
+	}
+	if err != nil {
 		return record{HasRules: true, isDamaged: true}, nil
 	}
 	return r, nil
@@ -86,6 +94,7 @@ func (k *Keeper) writeRecord(want record) error {
 	case !have.isDamaged && have.HasRules == want.HasRules && slices.Equal(have.Sources, want.Sources):
 		return nil
 	}
+	want.Version = recordVersion
 	data, err := json.Marshal(want)
 	if err != nil {
 		return err

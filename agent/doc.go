@@ -37,6 +37,7 @@
 // metrics: show it in dist/grafana/allocnet.json and describe it in docs/agent.md. An alert is a
 // rule in dist/prometheus, with a test that makes it fire in e2e/agent/testdata/alerts.test.yaml.
 //
-// A field of an answer is in agent/api with openapi.json, and filled in wire.go: a test holds the
-// types of the API to those of the engine.
+// A field of an answer is in agent/api and in openapi.json. Allocations and their details go out as the engine
+// has them (hook.Allocation), others are filled in the file of their subject, such as pool.go. Tests hold the
+// types of the API to those of the engine (wire_test.go) and to openapi.json (description_test.go).
 package agent

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 )
@@ -48,10 +50,10 @@ func startWithEvents(t *testing.T) (*running, *event.Recorder) {
 	return start(t, Config{Events: event.Log{StateDir: dir}}, &scripted{}), recorder
 }
 
-// TestEvents: filters, and requests that are refused.
+// TestEvents: filters, requests that are refused, and events of pools.
 func TestEvents(t *testing.T) {
 	describeLines(t)
-	r, _ := startWithEvents(t)
+	r, recorder := startWithEvents(t)
 	for _, test := range []struct {
 		query  string
 		status int
@@ -79,6 +81,12 @@ func TestEvents(t *testing.T) {
 		}
 		if test.lines > 0 {
 			r.describes(request, response, body)
+		}
+	}
+	for i, kind := range pools.Kinds {
+		recorder.Pool("p", string(kind), "it cannot be used", false)
+		if status, _, body := r.exchange("GET", fmt.Sprint(api.PathEvents, "?after=", 3+i), ""); status != http.StatusOK || !strings.Contains(body, `"pool":"p"`) {
+			t.Errorf("a problem of a pool: %d %s", status, body)
 		}
 	}
 	none := start(t, Config{}, &scripted{})

@@ -5,8 +5,9 @@
 // and those of other hosts: settings of the kernel, and rules of iptables, nftables and
 // firewalld. Collect reads them, and Facts.Obstacles decides, without I/O. Nothing is changed.
 //
-// Rules are followed for a new packet, from a pool to the pool or from a network of this host alone to elsewhere. Only what is
-// common is understood: names of interfaces, prefixes, states of connections, verdicts and chains. Anything else may match: so
-// named sets, maps and marks. Between hosts, what only such a rule may accept is a warning. Elsewhere it is nothing: an
-// operator's firewall that may let packets through is not to be opened further.
+// Rules are followed for the first packet of a connection: of one within a pool, or of one from a network that only this host has
+// to elsewhere (outward.go). What most rules consist of is understood: names of interfaces, prefixes, states of connections, verdicts and chains.
+// A rule with anything else, such as a named set, a map or a mark, may match or not. If only such a rule may accept a packet
+// between hosts, that is a warning. If only such a rule may accept one to elsewhere, nothing is reported, so that no operator is
+// told to open a firewall further which may let the packet through already.
 package forwarding

@@ -4,8 +4,9 @@
 // Package route keeps the routes of this host to the blocks of other hosts, with the neighbours,
 // the forwarding databases and the VXLAN devices that they need.
 //
-// Ours are the routes with the number Protocol, the devices with the alias of a pool, and the
-// tables of nftables with a prefix and the name of such a device, which keep others out of it.
+// Ours are the routes with the number Protocol, the devices with the alias of a pool, and for each
+// such device a table of nftables with a prefix and its name, which drops packets of the VXLAN that
+// are not of its hosts (guard.go).
 // Nothing else of the host is changed: what is in the way is reported.
 //
 // What the kernel should have is a pure function of the targets and of what it has (pick.go,

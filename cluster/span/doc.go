@@ -11,10 +11,10 @@
 // known of each block whether it is accepted: the route of an earlier agent could be one that is
 // not yet.
 //
-// A pool has a runner with two loops: one waits for the store, one compares with the kernel, after
-// what the store says that is new, after events of the kernel, and at an interval. Pools wait for
-// each other there, so a comparison that nothing calls for delays the others: Nomad ends a wait
-// for one pool when any variable has changed.
+// A pool has a runner with two loops. One waits for the store. The other one compares with the kernel:
+// after the store has something new, after events of the kernel, and at an interval. Only one pool is
+// compared at a time. So an answer of the store that has nothing new, as when Nomad ends a wait because a
+// variable of another pool has changed, leads to no comparison, which would delay the other pools.
 //
 // Nomad is asked about single nodes, and for the list only where many are new: to read the list
 // each minute would be 10 MB for each host in a cluster of 5,000. What was accepted stays while

@@ -13,16 +13,16 @@
 // # Adding to it
 //
 // A plugin type is a folder, which has its configuration, add, check, delete and repair, and a line in the table plugins
-// (plugin.go). What several share is in plugin, iface, links, rules and masquerade. A key is a field of the configuration, since a
-// key that is not a field has the whole chain run as plugins (Supports). A key of the reference plugin that is not executed in
-// process is in otherKeys (supports.go), so that it is no mistake. Compare with the reference plugin in e2e/differential, and
-// describe it in docs/executor.md.
+// (plugin.go). What several share is in plugin, iface, links, rules and masquerade. A key is a field of the type's configuration.
+// If a network has a key that is no field, its plugins are executed instead (Supports). A key of the reference plugin that is not
+// executed in process is in otherKeys (supports.go), so that it is no mistake. Compare it with the reference plugin in e2e/differential,
+// and the backends in e2e/backend_test.go. docs/executor.md lists the types, and the keys that have plugins executed.
 //
 // # Commit
 //
 // After a kill between a chain and its commit, libcni's cache has the results, and DEL removes
-// what was committed. As libcni removes them when the chain of DEL has ended, the engine records
-// them before.
+// what was committed. libcni deletes these results when the chain of DEL has ended, which is before the commit of DEL, so the
+// engine records them first.
 //
 // Where allocnet stands in for plugins that are not installed any more, those may have been of a
 // version that makes other rules. So forced cleanup follows such a DEL, and what CHECK finds there

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package block leases blocks of a pool to this host: it claims them in the store, keeps a
-// record of each on disk, verifies that the store still has them, and gives them back.
+// record of each on disk, verifies that the store still has them, and gives them back. Overview
+// (open.go) says which of them are open, so that package local may give out their addresses.
 //
 // Each change of the store is made in three steps: the record says what is intended, the
 // request is made, and the record says what came of it. A process that is killed in between,

@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package linked does the work of allocnet-ipam in the process of the engine, which gives it to the chains of
-// internal/inprocess. So these do not know leases and state.
+// Package linked does the work of allocnet-ipam in the process of the engine. The engine gives it to the chains of
+// internal/inprocess, so that these import neither state nor the parts of a pool.
 package linked
 
 import (

@@ -1,7 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package lastcheck keeps what plugins that allocnet does not know have last said in their CHECK, and what that proves.
+// Package lastcheck keeps, for attachments with plugins that allocnet does not know, the result of their last CHECK, and tells
+// whether it proves damage.
 package lastcheck
 
 import (

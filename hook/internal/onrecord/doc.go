@@ -2,5 +2,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package onrecord reads what is on record of an attachment: its conflist, the result of its plugins, what was observed of it,
-// and what a repair asks for again. It does no I/O.
+// and the addresses to request when it is attached again. It does no I/O.
 package onrecord

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package step is what allocnet itself does for attachments beside their plugins: each step is a file, and a line of the table.
-// The engine runs the table, and knows no step by name. What a step makes is on record before, in fields of state.Attachment
-// that its plan or the step has written.
+// The engine runs the table, and knows no step by name. Before a step makes anything, it is on record what that is: in fields of
+// state.Attachment, which the plan or the step sets.
 package step
 
 import (

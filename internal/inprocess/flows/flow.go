@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package flows has the flows that the kernel tracks, as far as rules that were missing have to be made up for:
-// the kernel does not translate those that began without the rules.
+// Package flows has the kernel forget tracked flows that began while rules of an attachment were missing. As long as it
+// tracks such a flow, it does not translate its packets, although the rules are back.
 package flows
 
 import (

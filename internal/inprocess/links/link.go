@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package links has links of the kernel, their addresses and routes, as plugins make, compare and repair
-// them. All functions are about the network namespace of the calling thread.
+// Package links makes, compares and repairs links of the kernel, with their addresses and routes, for plugins. All
+// functions are about the network namespace of the calling thread.
 package links
 
 import (

@@ -1,7 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package masquerade has the rules that give packets of an attachment to the outside the address of the host.
+// Package masquerade makes and removes the rules of ipMasq: packets of an attachment that leave its network get the address
+// of the host.
 package masquerade
 
 import (

@@ -1,7 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package remedy has what CHECK of a chain that repairs finds missing of an attachment, and makes.
+// Package remedy is how plugins repair in CHECK: they note what an attachment lacks, and make it unless only a report is
+// wanted (DryRun).
 package remedy
 
 import (

@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package rules has the rules of attachments, of iptables and of nftables: what plugins leave to be added or removed is
-// committed for all attachments of an allocation together, listed, and added where it is missing.
+// Package rules changes rules of iptables and nftables for plugins. Plugins say which rules to add or to remove (Set). Host.Commit
+// does so for all attachments of an allocation together, List lists them, and CommitMissing adds only those that are missing.
 //
 // # Commit
 //

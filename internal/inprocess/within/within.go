@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package within runs functions in the network namespaces of attachments. A panic there is that of the
-// caller, and becomes an error at the door of the engine: this process serves other allocations as well.
+// Package within runs functions in the network namespaces of attachments. A panic of such a function is one of its caller,
+// who turns it into an error (Recovered), because this process serves other allocations as well.
 package within
 
 import (

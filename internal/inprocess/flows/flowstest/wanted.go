@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package flowstest asks which flows the rules of a plugin would translate.
+// Package flowstest has tests of plugins ask which flows the rules of a plugin would translate.
 package flowstest
 
 import (

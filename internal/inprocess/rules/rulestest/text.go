@@ -1,7 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package rulestest has what tests of plugins ask of the rules that these leave.
+// Package rulestest helps the tests of plugins with the rules that these leave to be committed: it prints them, and requires
+// that those which all attachments share are recognized.
 package rulestest
 
 import (

@@ -86,3 +86,32 @@ func (r *records) expired(n *node, now moment) (fence time.Duration, expired boo
 	fence = min(cmp.Or(time.Duration(r.Fence), defaultFence), cmp.Or(time.Duration(n.Fence), defaultFence))
 	return fence, r.Verified.Boot == now.Boot && now.older(fence, r.Verified)
 }
+
+// close lets no block give out addresses before its entry is written again.
+func (r *records) close() {
+	for i := range r.Blocks {
+		r.Blocks[i].Boot = ""
+	}
+}
+
+// isOpen tells whether addresses of a block may be given out. The copy of a machine's disk has what
+// the machine had before the copy's boot, and is another machine if it had time to say so.
+func (r Record) isOpen(boot string) bool { return r.State == Held && r.Boot == boot }
+
+// waits tells whether a block waits until this machine is known to be the only one.
+func (r *records) waits(boot string) bool {
+	return slices.ContainsFunc(r.Blocks, func(b Record) bool { return b.State == Held && !b.isOpen(boot) })
+}
+
+// waiting returns what blocks wait for, and for how long. Empty: none waits.
+func (r *records) waiting(n *node, now moment) string {
+	if !r.waits(now.Boot) {
+		return ""
+	}
+	left := settle
+	if n.Boot == now.Boot && !n.Registered.isZero() {
+		age, _ := now.since(n.Registered)
+		left = max(0, settle-age)
+	}
+	return fmt.Sprintf("what this host had before its boot waits until the store has answered for %s, in which a machine of which it is a copy can object: for %s more", settle, left.Round(time.Second))
+}

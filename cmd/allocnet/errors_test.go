@@ -96,6 +96,7 @@ var outcomes = map[string]struct {
 	"internal/netns.ErrExists":            {netns.ErrExists, conflict},
 	"internal/netns.ErrMissing":           {netns.ErrMissing, refused},
 	"internal/resolvconf.ErrForeign":      {resolvconf.ErrForeign, conflict},
+	"internal/files.ErrLater":             {files.ErrLater, failed},
 	"internal/files.ErrNotRegular":        {files.ErrNotRegular, failed},
 	"internal/strictjson.Mistake":         {&strictjson.Mistake{}, refused},
 	"internal/netns.MissingError":         {&netns.MissingError{}, refused},

@@ -14,6 +14,10 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
+// Reattaching is the phase of an attachment that was detached to be attached again, and is not attached yet.
+// Records have Attached, so that nothing rolls the allocation back, and the former result.
+const Reattaching state.Phase = "reattaching"
+
 // Allocation is an allocation with its attachments.
 type Allocation struct {
 	ID string `json:"id"`

@@ -13,6 +13,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/hook/internal/step"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -152,7 +153,7 @@ func (o *operation) finish(ns kernel.Namespace, p *plan.Plan) error {
 			return o.failure("attach", *a, a.Attempts, err)
 		}
 	}
-	if err := o.writeResolvConf(nil); err != nil {
+	if err := o.work().Keep(nil); err != nil {
 		return err
 	}
 	return o.lock.Write(p.Attachments()...)
@@ -163,6 +164,14 @@ func (o *operation) work() *step.Work {
 	return &step.Work{
 		Namespace: o.namespace, Host: o.config.Host, Store: o.store, Record: &o.record,
 		Write: o.lock.Write, WriteAllocation: o.lock.WriteAllocation, Cache: func(a state.Attachment) error { return o.config.cache().Write(a, o.record.Allocation.Netns) }, FileOf: o.config.fileOf, Log: o.log,
+		ResolvConf: o.config.resolvConf(o.record.Allocation.ID), HostResolvConf: o.config.HostResolvConf,
+		DNS: func(r state.Record) (resolvconf.Config, error) {
+			a, err := describe(r)
+			if err != nil {
+				return resolvconf.Config{}, err
+			}
+			return resolvconf.Config(a.DNS), nil
+		},
 		Fail: func(a state.Attachment, err error) error { return o.failure("attach", a, a.Attempts, err) },
 	}
 }

@@ -6,6 +6,7 @@ package hook
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/containerd/go-cni"
 
@@ -61,34 +62,46 @@ func (o *operation) checkListeners(p *plan.Plan) error {
 }
 
 // checkRecords refuses a chosen port that another allocation has, and an
-// assigned one that another allocation chose. The rules of an earlier boot are
-// gone. An unreadable record fails only allocations that choose a port: an unknown port
-// is not free.
+// assigned one that another allocation chose.
 func (o *operation) checkRecords(ctx context.Context, p *plan.Plan) error {
+	records, chooses := o.store.ListChosen(ctx), p.AnyPort(plan.ChosenPorts) // assigned ports collide with no others
+	if chooses {
+		records = o.store.List(ctx)
+	}
+	return o.compareOthers(ctx, records, chooses, "no host port can be chosen: the ports of another allocation are unknown", p.CheckPorts)
+}
+
+// checkChosen refuses addresses that attachments of other allocations have.
+func (o *operation) checkChosen(ctx context.Context, p *plan.Plan) error {
+	if !p.ChoosesAddresses() {
+		return nil
+	}
+	return o.compareOthers(ctx, o.store.List(ctx), p.NeedsRecords(), "no address can be chosen: those of another allocation are unknown", p.CheckChosen)
+}
+
+// compareOthers checks the records of other allocations: the rules and addresses of an earlier boot are gone. What an unreadable
+// record has is unknown, and so is whether what a plan needs is free: that is the error unknown.
+func (o *operation) compareOthers(ctx context.Context, records iter.Seq2[state.Record, error], needed bool, unknown string, check func(state.Record) error) error {
 	boot, err := state.BootID()
 	if err != nil {
 		return err
 	}
-	others := o.store.ListChosen(ctx) // assigned ports collide with no others
-	if p.AnyPort(plan.ChosenPorts) {
-		others = o.store.List(ctx)
-	}
-	for record, err := range others {
+	for record, err := range records {
 		if err == nil && o.portsUnknown(record) {
 			err = &DamagedRecordError{Allocation: record.Allocation.ID, Damaged: record.Damaged}
 		}
-		if err != nil && p.AnyPort(plan.ChosenPorts) {
-			return fmt.Errorf("no host port can be chosen: the ports of another allocation are unknown: %w", err)
+		if err != nil && needed {
+			return fmt.Errorf("%s: %w", unknown, err)
 		}
 		if err != nil {
-			o.log.Warn("the ports of another allocation are unknown", "error", err)
+			o.log.Warn("the ports and addresses of another allocation are unknown", "error", err)
 			continue
 		}
 		own := record.Allocation.ID == o.record.Allocation.ID
 		if past := record.Allocation.BootID != "" && record.Allocation.BootID != boot; own || past {
 			continue
 		}
-		if err := p.CheckPorts(record); err != nil {
+		if err := check(record); err != nil {
 			return err
 		}
 	}

@@ -254,7 +254,7 @@ func (o *operation) finishReattachment(ns kernel.Namespace, a *state.Attachment)
 	if err := o.config.cache().Write(done, o.record.Allocation.Netns); err != nil { // DEL takes what is on record
 		o.attachmentLog(done).Warn("libcni's cache has other arguments than the record", "error", err)
 	}
-	return o.writeResolvConf(nil)
+	return o.work().Keep(nil)
 }
 
 // refuseReattachment returns why an attachment must not be detached.

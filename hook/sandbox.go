@@ -14,6 +14,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -37,6 +38,11 @@ func (o *operation) compareNamespace(path string) (alive, same bool, err error) 
 	}
 	defer requested.Close() //nolint:errcheck // read only
 	return true, requested.ID() == recorded.ID(), nil
+}
+
+// resolvConf is the resolv.conf of a namespace that Setup makes.
+func (c Config) resolvConf(id string) resolvconf.File {
+	return resolvconf.File{Dir: c.ResolvConfDir, Name: id, Intercept: c.changeFile}
 }
 
 // allocation returns the record of a request's allocation, without the identity of its
@@ -126,7 +132,7 @@ func (o *operation) restoreAfterRemoval() error {
 // removeNamespace removes the namespace that Setup made, or the file at which it was
 // pinned. Another namespace at that path is not removed.
 func (o *operation) removeNamespace() error {
-	if err := o.removeResolvConf(); err != nil {
+	if err := o.work().End(); err != nil {
 		return err
 	}
 	o.opened.close() // so that it ends, and what is at the path now counts

@@ -166,7 +166,7 @@ func (o *operation) detachAll(ctx context.Context, path string, attachments []st
 	o.config.cache().RecallResults(attachments)
 	absences := o.absences(path, attachments)
 	o.markDeleting(attachments)
-	if err := o.writeResolvConf(attachments); err != nil { // it must not keep anything attached
+	if err := o.work().Keep(attachments); err != nil { // it must not keep anything attached
 		o.log.Warn("resolv.conf still has the DNS of detached networks", "error", err)
 	}
 	dels, stop := phase(ctx, delShare, "DEL")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/plan"
+	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -37,6 +38,10 @@ type step struct {
 	Finished func(w *Work, p *plan.Plan) error
 	// Restored is called in place of both when an attachment is attached again.
 	Restored func(w *Work, a *state.Attachment) error
+	// Kept is called when attachments are complete, and before DEL of those that are removed; the others are kept.
+	Kept func(w *Work, removed []state.Attachment) error
+	// Ended is called before a namespace that Setup made is removed.
+	Ended func(w *Work) error
 	// Undo is called before DEL, and logs what it cannot do: nothing of it keeps an attachment.
 	Undo func(ctx context.Context, w *Work, a state.Attachment)
 	// Removed is called when attachments have been removed and others may be left, also after an error.
@@ -46,7 +51,7 @@ type step struct {
 }
 
 // table has all steps in the order in which they are done. Before DEL they are undone in reverse.
-var table = []step{forwarding, loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting}
+var table = []step{forwarding, loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting, resolvConf}
 
 // Lack is something that is missing.
 type Lack struct {
@@ -79,6 +84,11 @@ type Work struct {
 	Cache func(state.Attachment) error
 	// Fail returns the failure to attach an attachment.
 	Fail func(a state.Attachment, err error) error
+	// DNS returns what is selected of the DNS of the attachments of a record.
+	DNS func(state.Record) (resolvconf.Config, error)
+	// ResolvConf is the file of a new namespace, and HostResolvConf are those of the host.
+	ResolvConf     resolvconf.File
+	HostResolvConf []string
 	// FileOf returns the file of a network for messages.
 	FileOf func(network string) string
 	Log    hclog.Logger
@@ -168,6 +178,30 @@ func (w *Work) each(a *state.Attachment, moment func(step) func(*Work, *state.At
 	for _, s := range table {
 		if do := moment(s); do != nil {
 			if err := do(w, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Keep does what follows a change of the attachments, of which some are removed.
+func (w *Work) Keep(removed []state.Attachment) error {
+	for _, s := range table {
+		if s.Kept != nil {
+			if err := s.Kept(w, removed); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// End does what precedes the removal of a namespace that Setup made.
+func (w *Work) End() error {
+	for _, s := range table {
+		if s.Ended != nil {
+			if err := s.Ended(w); err != nil {
 				return err
 			}
 		}

@@ -4,8 +4,10 @@
 package cleanup
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -27,5 +29,35 @@ func TestListings(t *testing.T) {
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || len(all) > 0) {
 			t.Errorf("%+v, %v, want the error %q", all, err, want)
 		}
+	}
+}
+
+// TestListingsOfKinds: legacy tables are listed if there are some, and what cannot be listed is an error that leaves the others.
+func TestListingsOfKinds(t *testing.T) {
+	failed := errors.New("scripted")
+	both := map[string]string{"iptables-nft": "*nat", "iptables-legacy": "*raw"}
+	nft, legacy := Listing{Program: "iptables-nft", Text: "*nat"}, Listing{Program: "iptables-legacy", Text: "*raw"}
+	for name, test := range map[string]struct {
+		legacy string
+		errs   map[string]error
+		want   []Listing
+	}{
+		"both kinds":            {legacy: "raw", want: []Listing{nft, legacy}},
+		"no legacy tables":      {want: []Listing{nft}},
+		"unknown legacy tables": {legacy: "raw", errs: map[string]error{"legacy tables": failed}, want: []Listing{nft}},
+		"no listing":            {legacy: "raw", errs: map[string]error{"iptables-nft-save": failed}, want: []Listing{legacy}},
+	} {
+		all, err := listings(t.Context(), &fakeSystem{saved: both, legacy: test.legacy, errs: test.errs})
+		if !reflect.DeepEqual(all, test.want) || errors.Is(err, failed) != (test.errs != nil) {
+			t.Errorf("%s: %+v, %v", name, all, err)
+		}
+	}
+}
+
+// TestMissingPrograms: where iptables has one kind alone, the programs of the others are not missing.
+func TestMissingPrograms(t *testing.T) {
+	present, missing := divided(&fakeSystem{saved: map[string]string{"iptables": ""}})
+	if !reflect.DeepEqual(present, onlyBackends[:1]) || !reflect.DeepEqual(missing, onlyBackends[1:]) {
+		t.Errorf("present %v, missing %v", present, missing)
 	}
 }

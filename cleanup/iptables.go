@@ -81,15 +81,17 @@ func HasIptables() bool { return len(installedBackends(system{})) > 0 }
 
 // Listings returns the rules of all installed backends. It makes no table that is missing. The
 // error has those that cannot be listed, as far as the table filter is concerned.
-func Listings(ctx context.Context) ([]Listing, error) {
+func Listings(ctx context.Context) ([]Listing, error) { return listings(ctx, system{}) }
+
+func listings(ctx context.Context, p programs) ([]Listing, error) {
 	var all []Listing
 	var errs []error
-	for _, b := range installedBackends(system{}) {
-		if has, err := b.hasRules(system{}); err != nil || !has {
+	for _, b := range installedBackends(p) {
+		if has, err := b.hasRules(p); err != nil || !has {
 			errs = append(errs, err)
 			continue
 		}
-		text, err := system{}.run(ctx, "", b.name+"-save")
+		text, err := p.run(ctx, "", b.name+"-save")
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -4,9 +4,12 @@
 package cleanup
 
 import (
+	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -93,5 +96,68 @@ func TestRootNFTables(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRootRemoveAlike: of rules that are alike the one with the handle is removed. After a reload, which gives all other handles, each
+// object is one of them.
+func TestRootRemoveAlike(t *testing.T) {
+	roottest.Require(t)
+	empty, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	vendor := nftTable{family: netfilter.INet, name: "vendor", chains: []string{"marks"}}
+	err = empty.Do(func() error {
+		alike := "ip saddr 10.0.0.2 counter comment \"one\"\n"
+		sandbox.Run(t, "nft", "table inet vendor { chain marks {\n"+strings.Repeat(alike, 4)+"}; }")
+		for _, step := range []struct {
+			remove []int
+			stale  uint64
+			want   []int
+		}{{[]int{1}, 0, []int{0, 2, 3}}, {[]int{0, 1}, 1000, []int{2}}} {
+			rules, _, err := system{}.listNFTables(t.Context(), vendor)
+			if err != nil {
+				return err
+			}
+			var objects []Object
+			for _, at := range step.remove {
+				o := Object{nft: &nftObject{vendor, rules[at], false}}
+				o.nft.handle += step.stale
+				objects = append(objects, o)
+			}
+			if err := (system{}).removeNFTables(t.Context(), vendor, objects); err != nil {
+				return err
+			}
+			left, _, err := system{}.listNFTables(t.Context(), vendor)
+			if err != nil || len(left) != len(step.want) {
+				t.Fatalf("%d rules are left, want %d: %v", len(left), len(step.want), err)
+			}
+			for i, at := range step.want {
+				if left[i].handle != rules[at].handle {
+					t.Errorf("rule %d of those that are left has the handle %d, want %d", i, left[i].handle, rules[at].handle)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRemoveUnlisted: what cannot be listed is not taken for removed.
+func TestRemoveUnlisted(t *testing.T) {
+	ctx, stop := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer stop()
+	vendor := nftTable{family: netfilter.INet, name: "vendor", chains: []string{"marks"}}
+	for name, o := range map[string]*nftObject{
+		"chain": {vendor, nftRule{chain: "own-1"}, true},
+		"rule":  {vendor, nftRule{chain: "marks", comment: "one", handle: 7}, false},
+	} {
+		if err := (system{}).removeNFTables(ctx, vendor, []Object{{nft: o}}); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -160,3 +160,51 @@ func TestRootChange(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRootDeleteAfterReload: if all rules are made anew between the listing and the batch, the handle that was listed is that of another
+// rule, which stays: the batch is filled again.
+func TestRootDeleteAfterReload(t *testing.T) {
+	roottest.Require(t)
+	empty, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	table := &netfilter.Table{Family: netfilter.INet, Name: "t"}
+	load := func(comments ...string) {
+		lines := []string{"nft delete table inet t || true", "nft add table inet t", "nft add chain inet t c"}
+		for _, comment := range comments {
+			lines = append(lines, "nft add rule inet t c accept comment "+comment)
+		}
+		sandbox.Run(t, "sh", "-c", strings.Join(lines, "\n"))
+	}
+	err = empty.Do(func() error {
+		socket, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		load("old")
+		filled := 0
+		err = socket.Change(func(b *netfilter.Batch) error {
+			rules, err := b.Of(table, "c")
+			if filled++; filled == 1 {
+				load("other", "old")
+			}
+			for _, rule := range rules {
+				if rule.Comment() == "old" {
+					b.DeleteRule(table, "c", rule)
+				}
+			}
+			return err
+		})
+		rules, failed := socket.List(table, "c")
+		if len(rules) != 1 || rules[0].Comment() != "other" || filled != 2 {
+			t.Errorf("%d rules are left, filled %d times", len(rules), filled)
+		}
+		return errors.Join(err, failed)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -4,10 +4,14 @@
 package netfilter
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,5 +51,33 @@ func TestInterruptedListing(t *testing.T) {
 	l := listing{visitor: func([]byte) bool { return false }}
 	if done, err := l.take([]syscall.NetlinkMessage{object}); !done || err != nil {
 		t.Errorf("a visitor that wants no more: %t, %v", done, err)
+	}
+}
+
+// TestLateListing: a listing ends with the deadline, and is not taken for that of a kernel without rules.
+func TestLateListing(t *testing.T) {
+	ctx, stop := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer stop()
+	if chains, err := FilledChains(ctx, IPv4); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("chains %v, %v", chains, err)
+	}
+	for _, search := range []RuleSearch{{Family: IPv4, Table: "nat", Chain: "own"}, {Family: IPv4, Table: "nat", Chain: "own", Comment: func(string) bool { return true }}} {
+		if found, err := SearchRules(ctx, []RuleSearch{search, search}); !errors.Is(err, os.ErrDeadlineExceeded) || len(found) != 2 {
+			t.Errorf("%s: %v, %v", search, found, err)
+		}
+	}
+}
+
+// TestUnsupported: a kernel without nftables has no rules, and another error is one.
+func TestUnsupported(t *testing.T) {
+	for _, err := range []error{nil, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOENT} {
+		if got := ignoreUnsupported(err); got != nil {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+	for _, err := range []error{unix.EPERM, errChanged} {
+		if got := ignoreUnsupported(err); !errors.Is(got, err) || !strings.Contains(got.Error(), "failed to list rules of nftables: ") {
+			t.Errorf("%v: %v", err, got)
+		}
 	}
 }

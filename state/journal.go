@@ -101,8 +101,8 @@ func (r *Record) apply(path string, lines [][]byte) error {
 	named := false // the allocation itself, or damage that may have been it
 	for i, text := range lines {
 		c, err := decode(text)
-		if err == nil && c.Allocation != nil && c.Allocation.ID != r.Allocation.ID {
-			err = fmt.Errorf("is of allocation %q", c.Allocation.ID)
+		if of := c.allocation(); err == nil && of != "" && of != r.Allocation.ID {
+			err = fmt.Errorf("is of allocation %q", of)
 		}
 		var version *VersionError
 		switch {

@@ -31,13 +31,19 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestJournalOfAnother: the lines of another allocation are damage.
+// TestJournalOfAnother: the lines of another allocation are damage, those of its attachments, too.
 func TestJournalOfAnother(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, nil))
+	first, second := attachment("eth0", ""), attachment("net1", "")
+	first.ContainerID, second.ContainerID = "a", ContainerID("a", "net1")
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{first}))
+	must(t, l.Write(second))
+	if r, err := s.Read("a"); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 2 {
+		t.Errorf("its own: %+v, %v", r, err)
+	}
 	must(t, os.CopyFS(s.allocationDir("b"), os.DirFS(l.dir())))
-	if r, err := s.Read("b"); err != nil || len(r.Damaged) != 1 || r.Allocation.ID != "b" || r.Allocation.Netns != "" {
+	if r, err := s.Read("b"); err != nil || len(r.Damaged) != 3 || len(r.Attachments) != 0 || r.Allocation.ID != "b" || r.Allocation.Netns != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -38,6 +38,9 @@ var (
 // is damage, torn says.
 func (s *Store) read(id string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
 	r := Record{Allocation: Allocation{ID: id, Mode: ModeUnknown}}
+	if err := s.refuseLink(id); err != nil {
+		return Record{}, err
+	}
 	entries, err := os.ReadDir(s.allocationDir(id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, fmt.Errorf("allocation %s: %w", id, err)

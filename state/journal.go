@@ -38,6 +38,9 @@ var (
 // is damage, torn says.
 func (s *Store) read(id string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
 	r := Record{Allocation: Allocation{ID: id, Mode: ModeUnknown}}
+	if err := s.refuseLink(id); err != nil {
+		return Record{}, err
+	}
 	entries, err := os.ReadDir(s.allocationDir(id))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, fmt.Errorf("allocation %s: %w", id, err)
@@ -101,8 +104,8 @@ func (r *Record) apply(path string, lines [][]byte) error {
 	named := false // the allocation itself, or damage that may have been it
 	for i, text := range lines {
 		c, err := decode(text)
-		if err == nil && c.Allocation != nil && c.Allocation.ID != r.Allocation.ID {
-			err = fmt.Errorf("is of allocation %q", c.Allocation.ID)
+		if of := c.allocation(); err == nil && of != "" && of != r.Allocation.ID {
+			err = fmt.Errorf("is of allocation %q", of)
 		}
 		var version *VersionError
 		switch {

@@ -107,6 +107,17 @@ func (c change) validateDeleting() (err error) {
 	return err
 }
 
+// allocation returns whose line it is; empty: it does not say so.
+func (c change) allocation() string {
+	if c.Allocation != nil {
+		return c.Allocation.ID
+	}
+	for _, a := range c.attachments() {
+		return AllocationOf(a.ContainerID)
+	}
+	return ""
+}
+
 // attachments returns those that the line is of.
 func (c change) attachments() []Attachment {
 	if c.Attachment != nil {

@@ -41,7 +41,7 @@ type Locked struct {
 // Lock waits for the lock of an allocation, within the process and between
 // processes. When ctx ends first the error is its cause.
 func (s *Store) Lock(ctx context.Context, id string) (*Locked, error) {
-	if err := ValidateID(id); err != nil {
+	if err := errors.Join(ValidateID(id), s.refuseLink(id)); err != nil {
 		return nil, err
 	}
 	release, err := s.locks.Lock(ctx, id)

@@ -83,6 +83,15 @@ func (s *Store) allocations() string { return filepath.Join(s.dir, "allocations"
 
 func (s *Store) allocationDir(id string) string { return filepath.Join(s.allocations(), id) }
 
+// refuseLink refuses a link in the place of an allocation's directory: what is written there would be another's.
+func (s *Store) refuseLink(id string) error {
+	info, err := os.Lstat(s.allocationDir(id))
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return nil // reading it has the error
+	}
+	return fmt.Errorf("allocation %s: %s is a link, want a directory: remove the link", id, s.allocationDir(id))
+}
+
 func (s *Store) lockPath(id string) string { return filepath.Join(s.dir, "locks", id) }
 
 // Read returns what is recorded of an allocation, without its lock: while it

@@ -4,6 +4,7 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"net/netip"
 	"os"
@@ -31,14 +32,41 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestJournalOfAnother: the lines of another allocation are damage.
+// TestJournalOfAnother: the lines of another allocation are damage, those of its attachments, too.
 func TestJournalOfAnother(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
-	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, nil))
+	first, second := attachment("eth0", ""), attachment("net1", "")
+	first.ContainerID, second.ContainerID = "a", ContainerID("a", "net1")
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{first}))
+	must(t, l.Write(second))
+	if r, err := s.Read("a"); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 2 {
+		t.Errorf("its own: %+v, %v", r, err)
+	}
 	must(t, os.CopyFS(s.allocationDir("b"), os.DirFS(l.dir())))
-	if r, err := s.Read("b"); err != nil || len(r.Damaged) != 1 || r.Allocation.ID != "b" || r.Allocation.Netns != "" {
+	if r, err := s.Read("b"); err != nil || len(r.Damaged) != 3 || len(r.Attachments) != 0 || r.Allocation.ID != "b" || r.Allocation.Netns != "" {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestLinkedDirectory: a link to the directory of another allocation is no record, and nothing is written there.
+func TestLinkedDirectory(t *testing.T) {
+	s := open(t)
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{attachment("eth0", "")}))
+	l.Unlock()
+	must(t, os.Symlink("a", s.allocationDir("b")))
+	before, err := os.ReadFile(filepath.Join(s.allocationDir("a"), journalFile))
+	must(t, err)
+	_, errRead := s.Read("b")
+	_, errLock := s.Lock(t.Context(), "b")
+	for what, err := range map[string]error{"read": errRead, "lock": errLock} {
+		if err == nil || !strings.Contains(err.Error(), s.allocationDir("b")+" is a link, want a directory") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if after, err := os.ReadFile(filepath.Join(s.allocationDir("a"), journalFile)); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the other record is\n%s, %v", after, err)
 	}
 }
 

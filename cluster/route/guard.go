@@ -95,6 +95,9 @@ func (g *guard) table() *netfilter.Table {
 			input = append(input, slices.Concat(netfilter.FamilyMatch(zero), g.isToPort(), g.isInVXLAN(), isFromOther(set), drop))
 		}
 	}
+	if len(input) == 0 { // an empty chain would look as one that was flushed
+		input = append(input, slices.Concat(g.isToPort(), netfilter.Verdict(expr.VerdictAccept, "")))
+	}
 	comment := g.comment()
 	t.Chains = []netfilter.Chain{
 		chain("forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, comment, slices.Concat(inside, fromAllocations, fromPort)),
@@ -177,12 +180,8 @@ func guards() (map[string][][]string, error) {
 // IsGuarded is whether something drops what allocations and users send to the VXLAN of a device.
 func IsGuarded(device string) (bool, error) {
 	all, err := guards()
-	for i, c := range (&guard{device: device}).table().Chains {
-		if c.Name != "input" && (all[device] == nil || len(all[device][i]) == 0) { // that one may have no rules
-			return false, err
-		}
-	}
-	return true, err
+	isEmpty := func(rules []string) bool { return len(rules) == 0 }
+	return all[device] != nil && !slices.ContainsFunc(all[device], isEmpty), err
 }
 
 // doGuard replaces the table in one transaction, or removes it.

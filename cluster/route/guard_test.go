@@ -68,4 +68,9 @@ func TestGuardOfAnnounced(t *testing.T) {
 			t.Errorf("%s: %d rules of %s, want %d of input", underlay, len(got.Rules), got.Name, rules)
 		}
 	}
+	for _, c := range (&guard{underlay: loopback}).table().Chains { // a flushed one is told from it
+		if len(c.Rules) == 0 {
+			t.Errorf("%s has no rules if the sources are not known", c.Name)
+		}
+	}
 }

@@ -194,7 +194,7 @@ func TestInjection(t *testing.T) {
 	}
 	requireTraffic(t, hosts, 1400)
 	requireGuarded(t, a, true)
-	for _, chain := range []string{"forward", "output", "postrouting"} {
+	for _, chain := range []string{"forward", "output", "input", "postrouting"} {
 		sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", chain)
 		requireGuarded(t, a, false)
 		a.apply(t, p, hosts)

@@ -30,7 +30,10 @@ func (h *host) unprivileged(args ...string) outcome {
 // root, and change nothing.
 func TestWithoutRoot(t *testing.T) {
 	h := newHost(t)
-	for _, dir := range []string{h.conf, h.state, h.plugins} {
+	plugins := t.TempDir() // the checkout may be where only root looks, as below /root
+	sandbox.Run(t, "cp", "-rL", sandbox.PluginDir()+"/.", plugins)
+	t.Setenv("ALLOCNET_TEST_CNI", plugins)
+	for _, dir := range []string{h.conf, h.state, h.plugins, plugins} {
 		for _, path := range []string{dir, filepath.Dir(dir)} {
 			if err := os.Chmod(path, 0o755); err != nil {
 				t.Fatal(err)

@@ -5,7 +5,6 @@
 package bridge
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -63,8 +62,8 @@ type config struct {
 
 func parse(c *plugin.Call) (*config, error) {
 	conf := &config{Bridge: "cni0"}
-	if err := json.Unmarshal(c.Config, conf); err != nil {
-		return nil, fmt.Errorf("failed to load netconf: %w", err)
+	if err := c.Load(conf); err != nil {
+		return nil, err
 	}
 	if conf.VLAN < 0 || conf.VLAN > maxVLAN {
 		return nil, fmt.Errorf("invalid VLAN ID %d (must be between 0 and %d)", conf.VLAN, maxVLAN)

@@ -7,7 +7,6 @@ package firewall
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,8 +43,8 @@ func parse(c *plugin.Call) (*config, *current.Result, error) {
 		return nil, nil, err
 	}
 	conf := &config{}
-	if err := json.Unmarshal(c.Config, conf); err != nil {
-		return nil, nil, fmt.Errorf("failed to load netconf: %w", err)
+	if err := c.Load(conf); err != nil {
+		return nil, nil, err
 	}
 	result, err := c.PrevResult()
 	return conf, result, err

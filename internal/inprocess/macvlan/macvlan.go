@@ -59,8 +59,8 @@ var macvlanModes = map[string]netlink.MacvlanMode{
 // parse returns the configuration with the master, which has to exist, and the MAC.
 func parse(c *plugin.Call) (*config, error) {
 	conf := &config{}
-	if err := json.Unmarshal(c.Config, conf); err != nil {
-		return nil, fmt.Errorf("failed to load netconf: %w", err)
+	if err := c.Load(conf); err != nil {
+		return nil, err
 	}
 	err := conf.atMaster(c.Netns, func() error {
 		if conf.Master == "" {

@@ -149,6 +149,14 @@ func (c *Call) refuseOwnNamespace() error {
 	return nil
 }
 
+// Load decodes the plugin's configuration.
+func (c *Call) Load(conf any) error {
+	if err := json.Unmarshal(c.Config, conf); err != nil {
+		return fmt.Errorf("failed to load netconf: %w", err)
+	}
+	return nil
+}
+
 // PrevResult returns the result of the plugin before in the chain, of any version; nil if
 // there is none.
 func (c *Call) PrevResult() (*current.Result, error) {

@@ -5,7 +5,6 @@
 package ptp
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -45,8 +44,8 @@ type config struct {
 
 func parse(c *plugin.Call) (*config, error) {
 	conf := &config{}
-	if err := json.Unmarshal(c.Config, conf); err != nil {
-		return nil, fmt.Errorf("failed to load netconf: %w", err)
+	if err := c.Load(conf); err != nil {
+		return nil, err
 	}
 	return conf, nil
 }

@@ -6,7 +6,6 @@ package tuning
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -62,8 +61,8 @@ type tuningArgs struct {
 // its args come before the capability, and that before CNI_ARGS.
 func parse(c *plugin.Call) (*config, error) {
 	conf := &config{}
-	if err := json.Unmarshal(c.Config, conf); err != nil {
-		return nil, fmt.Errorf("failed to load netconf: %w", err)
+	if err := c.Load(conf); err != nil {
+		return nil, err
 	}
 	if conf.DataDir == "" {
 		conf.DataDir = "/run/cni/tuning"

@@ -75,27 +75,37 @@ func wordsOf(id string) []string {
 // complete ID of Nomad is one of an allocation without networks. If all words are such and there are leaks, it is an error: the list
 // may be one of other things, and names none of the living.
 func (c *Collector) Unrecognised(ctx context.Context, words []string) ([]string, error) {
-	report, err := c.Examine(ctx, Scope{}, NoneLive)
-	if err != nil {
-		return nil, err
-	}
 	ids, err := c.Store.IDs()
 	if err != nil {
 		return nil, err
 	}
+	unknown := withoutNames(words, ids)
+	if len(unknown) == 0 { // the host need not be scanned
+		return nil, nil
+	}
+	report, err := c.Examine(ctx, Scope{}, NoneLive)
+	if err != nil {
+		return nil, err
+	}
+	ids = nil
 	for _, d := range report.Decisions {
 		ids = append(ids, d.Owner.Allocation)
 	}
+	unknown = withoutNames(unknown, ids)
+	if len(unknown) == len(words) && len(report.Leaked()) > 0 {
+		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("no ID of the list is known on this host: %s: want complete IDs of allocations, or the first %d characters of those of Nomad; if none lives, give no list: nothing is removed",
+			strings.Join(unknown[:min(len(unknown), 5)], ", "), shortID))
+	}
+	return unknown, nil
+}
+
+// withoutNames returns the words that name none of the allocations and are no complete IDs of Nomad.
+func withoutNames(words, ids []string) []string {
 	named := map[string]bool{}
 	for _, id := range ids {
 		for _, word := range wordsOf(id) {
 			named[word] = true
 		}
 	}
-	unknown := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return named[word] || state.IsNomadID(word) })
-	if len(unknown) == len(words) && len(report.Leaked()) > 0 {
-		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("no ID of the list is known on this host: %s: want complete IDs of allocations, or the first %d characters of those of Nomad; if none lives, give no list: nothing is removed",
-			strings.Join(unknown[:min(len(unknown), 5)], ", "), shortID))
-	}
-	return unknown, nil
+	return slices.DeleteFunc(slices.Clone(words), func(word string) bool { return named[word] || state.IsNomadID(word) })
 }

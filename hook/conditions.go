@@ -4,7 +4,6 @@
 package hook
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,15 +24,11 @@ var number = regexp.MustCompile(`^(?:(?:0[xX][0-9a-fA-F]+|[0-9]+)\.?)*$`)
 // checkConditions refuses host names in conditions of published ports: iptables and nft look them up at each attach, for as long as
 // a server of DNS makes them wait, and CHECK and DEL do not find the rule again once the name has another address.
 func checkConditions(n *cniconf.Network) error {
-	for _, p := range n.List.Plugins {
-		var conf struct {
-			V4 []string `json:"conditionsV4"`
-			V6 []string `json:"conditionsV6"`
-		}
-		if p.Network.Type != "portmap" || json.Unmarshal(p.Bytes, &conf) != nil { // the plugin will say what is wrong
+	for _, p := range n.Chain() {
+		if p.Type != "portmap" {
 			continue
 		}
-		for key, words := range map[string][]string{"conditionsV4": conf.V4, "conditionsV6": conf.V6} {
+		for key, words := range map[string][]string{"conditionsV4": p.ConditionsV4, "conditionsV6": p.ConditionsV6} {
 			if name := hostName(words); name != "" {
 				return errdefs.As(errdefs.Refused, fmt.Errorf("%s: %s of portmap has the host name %q, which would be looked up at each attach: want an address or a network, such as 10.0.0.0/8 or fd00::/8", n.Path, key, name))
 			}

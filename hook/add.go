@@ -74,21 +74,17 @@ func (o *operation) addOnce(ctx, abort context.Context, a *state.Attachment) (*c
 	if err != nil {
 		return nil, err
 	}
-	list, err := withoutForce(c.list)
-	if err != nil {
-		return nil, err
-	}
 	var result types.Result
 	w := o.work()
 	err = w.Add(ctx, step.Call{Attachment: *a, List: c.list, InProcess: c.changes != nil}, func() (err error) {
 		if err := o.recordBegun(abort, a); err != nil {
 			return err
 		}
-		result, err = c.cni.AddNetworkList(ctx, list, o.runtimeConf(*a, path))
+		result, err = c.cni.AddNetworkList(ctx, c.list, o.runtimeConf(*a, path))
 		return err
 	})
 	if err != nil {
-		return nil, explainForce(c.list, err)
+		return nil, err
 	}
 	if a.Result, err = onrecord.EncodeResult(result, c.list.CNIVersion); err != nil {
 		return nil, err

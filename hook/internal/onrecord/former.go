@@ -21,10 +21,13 @@ import (
 // the attachment had.
 func IsReattached(a state.Attachment) bool { return a.FormerResult != nil && a.Phase == state.Attached }
 
-// ListToRun returns the conflist with which an attachment is added and deleted. What only a repair may
-// ask of an IPAM plugin is in the key "args", where no job writes it: not in CNI_ARGS or "cni".
+// ListToRun returns the conflist with which an attachment is added and deleted, in which no bridge has forceAddress. What
+// only a repair may ask of an IPAM plugin is in the key "args", where no job writes it: not in CNI_ARGS or "cni".
 func ListToRun(a state.Attachment) (*libcni.NetworkConfigList, error) {
 	list, err := List(a)
+	if err == nil {
+		err = keepAddresses(list)
+	}
 	if err != nil || !IsReattached(a) {
 		return list, err
 	}

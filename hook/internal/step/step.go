@@ -51,7 +51,7 @@ type step struct {
 }
 
 // table has all steps in the order in which they are done. Before DEL they are undone in reverse.
-var table = []step{forwarding, loopback, bridgeMTU, bridges, ipv6Off, innerMasters, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting, resolvConf}
+var table = []step{forwarding, loopback, bridgeMTU, bridges, ipv6Off, innerMasters, forceAddress, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting, resolvConf}
 
 // Lack is something that is missing.
 type Lack struct {
@@ -100,14 +100,7 @@ func (w *Work) log(a state.Attachment) hclog.Logger {
 
 // Prepare prepares a namespace for attachments.
 func (w *Work) Prepare(added []state.Attachment) error {
-	for _, s := range table {
-		if s.Prepared != nil {
-			if err := s.Prepared(w, added); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return each(w, added, func(s step) func(*Work, []state.Attachment) error { return s.Prepared })
 }
 
 // Add runs ADD, and says what its error means.
@@ -131,19 +124,12 @@ func (w *Work) Add(ctx context.Context, c Call, add func() error) error {
 
 // CheckResult refuses what ADD has reported of an attachment.
 func (w *Work) CheckResult(a state.Attachment) error {
-	for _, s := range table {
-		if s.Result != nil {
-			if err := s.Result(w, a); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return each(w, a, func(s step) func(*Work, state.Attachment) error { return s.Result })
 }
 
 // Added does what follows ADD of an attachment.
 func (w *Work) Added(a *state.Attachment) error {
-	if err := w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Added }); err != nil {
+	if err := each(w, a, func(s step) func(*Work, *state.Attachment) error { return s.Added }); err != nil {
 		return w.Fail(*a, err)
 	}
 	return nil
@@ -152,18 +138,11 @@ func (w *Work) Added(a *state.Attachment) error {
 // Finish does what follows ADD of all attachments of a plan.
 func (w *Work) Finish(p *plan.Plan) error {
 	for _, added := range p.Added {
-		if err := w.each(added.Attachment, func(s step) func(*Work, *state.Attachment) error { return s.Completed }); err != nil {
+		if err := each(w, added.Attachment, func(s step) func(*Work, *state.Attachment) error { return s.Completed }); err != nil {
 			return w.Fail(*added.Attachment, err)
 		}
 	}
-	for _, s := range table {
-		if s.Finished != nil {
-			if err := s.Finished(w, p); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return each(w, p, func(s step) func(*Work, *plan.Plan) error { return s.Finished })
 }
 
 // Restore does both when an attachment is attached again.
@@ -171,13 +150,14 @@ func (w *Work) Restore(a *state.Attachment) error {
 	if err := w.Added(a); err != nil {
 		return err
 	}
-	return w.each(a, func(s step) func(*Work, *state.Attachment) error { return s.Restored })
+	return each(w, a, func(s step) func(*Work, *state.Attachment) error { return s.Restored })
 }
 
-func (w *Work) each(a *state.Attachment, moment func(step) func(*Work, *state.Attachment) error) error {
+// each calls what the steps do at a moment, until one fails.
+func each[T any](w *Work, of T, moment func(step) func(*Work, T) error) error {
 	for _, s := range table {
 		if do := moment(s); do != nil {
-			if err := do(w, a); err != nil {
+			if err := do(w, of); err != nil {
 				return err
 			}
 		}
@@ -187,14 +167,7 @@ func (w *Work) each(a *state.Attachment, moment func(step) func(*Work, *state.At
 
 // Keep does what follows a change of the attachments, of which some are removed.
 func (w *Work) Keep(removed []state.Attachment) error {
-	for _, s := range table {
-		if s.Kept != nil {
-			if err := s.Kept(w, removed); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return each(w, removed, func(s step) func(*Work, []state.Attachment) error { return s.Kept })
 }
 
 // End does what precedes the removal of a namespace that Setup made.

@@ -56,14 +56,14 @@ func TestGCAbandoned(t *testing.T) {
 func TestGCAbandonedIsNotDone(t *testing.T) {
 	m := abandonedAllocations(t)
 	request := GCRequest{Leaks: IgnoreLeaks, Abandoned: func() ([]string, error) { return []string{"attached"}, nil }}
-	o, err := m.begin(t.Context(), "attached")
+	o, err := m.env.Begin(t.Context(), "attached")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c, err := m.GC(t.Context(), request); err != nil || c.TornDown != nil {
 		t.Errorf("locked: torn down %q, %v", c.TornDown, err)
 	}
-	o.end()
+	o.End()
 	m.namespaces.fail = func(op, _ string) error {
 		if op == "Remove" {
 			return errors.New("no umount")

@@ -86,15 +86,18 @@ func requireAcceptRARepaired(t *testing.T, m *memory, a *Allocation) {
 		name, value, _ := strings.Cut(s, "=")
 		ns.acceptRA = append(ns.acceptRA, fmt.Sprintf("%s=%t", name, value != "true"))
 	}
-	o, err := m.begin(t.Context(), a.ID)
+	o, err := m.env.Begin(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.end()
-	for i := range o.record.Attachments {
-		p := &repairing{operation: o, at: i}
-		if err := errors.Join(p.around(t.Context(), ns), p.Err, p.around(t.Context(), ns)); err != nil || len(p.Missing) != len(set)/len(o.record.Attachments) {
-			t.Errorf("missing %q, %v", p.Missing, err)
+	defer o.End()
+	for i := range o.Record.Attachments {
+		lacks, err := o.WorkIn(ns).Lacks(t.Context(), o.Record.Attachments[i])
+		for _, l := range lacks {
+			err = errors.Join(err, l.Make())
+		}
+		if err != nil || len(lacks) != len(set)/len(o.Record.Attachments) {
+			t.Errorf("missing %v, %v", lacks, err)
 		}
 	}
 	for i := range set {

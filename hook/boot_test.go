@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/remove"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -23,14 +24,14 @@ import (
 // earlierBoot puts an allocation of an earlier boot on record.
 func earlierBoot(t *testing.T, e *Engine, id string, conflist json.RawMessage) {
 	t.Helper()
-	a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: filepath.Join(e.config.NetnsDir, id), NetnsOwned: true, BootID: "the boot before", Digest: "x"}
+	a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: filepath.Join(e.env.Config.NetnsDir, id), NetnsOwned: true, BootID: "the boot before", Digest: "x"}
 	recordOf(t, e, a, conflist)
 }
 
 // recordOf puts an allocation with one attachment on record.
 func recordOf(t *testing.T, e *Engine, a state.Allocation, conflist json.RawMessage) {
 	t.Helper()
-	lock, err := e.store.Lock(t.Context(), a.ID)
+	lock, err := e.env.Store.Lock(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func recordOf(t *testing.T, e *Engine, a state.Allocation, conflist json.RawMess
 
 func recorded(t *testing.T, e *Engine) []string {
 	t.Helper()
-	ids, err := e.store.IDs()
+	ids, err := e.env.Store.IDs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,15 +63,15 @@ func TestEarlierBoot(t *testing.T) {
 		})
 	})
 	script := fakecni.Script{Log: calls}
-	for i := range bootBatch + 50 {
+	for i := range 250 + 50 {
 		earlierBoot(t, e, fmt.Sprintf("dead-%03d", i), fakeList(t, "n", script))
 	}
 	earlierBoot(t, e, "x-unknown", json.RawMessage(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "unknown"}]}`))
 	record(t, e, "y-alive", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: "y-alive", Phase: state.Attached, ConfList: fakeList(t, "n", script)})
-	if err := e.cleanBoot(t.Context()); err != nil {
+	if err := remove.CleanBoot(t.Context(), e.env); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(batches); got != fmt.Sprint([]int{bootBatch, 50}) {
+	if got := fmt.Sprint(batches); got != fmt.Sprint([]int{250, 50}) {
 		t.Errorf("cleaned up in batches of %s", got)
 	}
 	if got := fmt.Sprint(recorded(t, e)); got != "[x-unknown y-alive]" {
@@ -79,7 +80,7 @@ func TestEarlierBoot(t *testing.T) {
 	if _, err := os.Stat(calls); err == nil {
 		t.Error("a plugin was called")
 	}
-	if pending, err := e.store.Pending(); err != nil || fmt.Sprint(pending) != "[x-unknown]" || !e.RetryDue() {
+	if pending, err := e.env.Store.Pending(); err != nil || fmt.Sprint(pending) != "[x-unknown]" || !e.RetryDue() {
 		t.Errorf("pending are %v, %v", pending, err)
 	}
 }
@@ -90,13 +91,13 @@ func TestNextBoot(t *testing.T) {
 	e := fakeEngine(t, func(c *Config) {
 		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 	})
-	if err := e.store.SetCleanedBoot("the boot before"); err != nil {
+	if err := e.env.Store.SetCleanedBoot("the boot before"); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"damaged", "dead", "a-locked"} {
 		earlierBoot(t, e, id, fakeList(t, "n", fakecni.Script{}))
 	}
-	journal, err := os.OpenFile(filepath.Join(e.config.StateDir, "allocations", "damaged", "journal"), os.O_WRONLY|os.O_APPEND, 0)
+	journal, err := os.OpenFile(filepath.Join(e.env.Config.StateDir, "allocations", "damaged", "journal"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +105,12 @@ func TestNextBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = journal.Close() // written
-	lock, err := e.store.Lock(t.Context(), "a-locked")
+	lock, err := e.env.Store.Lock(t.Context(), "a-locked")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Unlock()
-	if err := e.cleanBoot(t.Context()); err != nil {
+	if err := remove.CleanBoot(t.Context(), e.env); err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(recorded(t, e)); got != "[a-locked damaged]" {
@@ -122,8 +123,8 @@ func TestUnknownBoot(t *testing.T) {
 	e := fakeEngine(t, func(c *Config) {
 		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 	})
-	recordOf(t, e, state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: filepath.Join(e.config.NetnsDir, "a"), Digest: "x"}, fakeList(t, "n", fakecni.Script{}))
-	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 1 {
+	recordOf(t, e, state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: filepath.Join(e.env.Config.NetnsDir, "a"), Digest: "x"}, fakeList(t, "n", fakecni.Script{}))
+	if err := remove.CleanBoot(t.Context(), e.env); err != nil || len(recorded(t, e)) != 1 {
 		t.Errorf("%v, on record are %v", err, recorded(t, e))
 	}
 	if a, err := e.Status(t.Context(), "a"); err != nil || a.Attachments[0].Phase != state.Attached {
@@ -145,7 +146,7 @@ func TestRootFilesOfAnEarlierBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		recordOf(t, e, state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: path, NetnsOwned: owned, BootID: "the boot before", Digest: "x"}, fakeList(t, "n", fakecni.Script{}))
-		if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 0 {
+		if err := remove.CleanBoot(t.Context(), e.env); err != nil || len(recorded(t, e)) != 0 {
 			t.Errorf("%v, on record are %v", err, recorded(t, e))
 		}
 		if _, err := os.Stat(path); (err == nil) == owned {
@@ -165,7 +166,7 @@ func TestEarlierBootInterrupted(t *testing.T) {
 		})
 	})
 	earlierBoot(t, e, "dead", fakeList(t, "n", fakecni.Script{}))
-	if err := e.cleanBoot(ctx); !errors.Is(err, context.Canceled) || len(recorded(t, e)) != 1 || !e.RetryDue() {
+	if err := remove.CleanBoot(ctx, e.env); !errors.Is(err, context.Canceled) || len(recorded(t, e)) != 1 || !e.RetryDue() {
 		t.Errorf("%v, on record are %v", err, recorded(t, e))
 	}
 	if err := e.RetryPending(t.Context()); err != nil || len(recorded(t, e)) != 0 || e.RetryDue() {
@@ -189,7 +190,7 @@ func TestEarlierBootFails(t *testing.T) {
 	})
 	earlierBoot(t, e, "a-stuck", fakeList(t, "n", fakecni.Script{}))
 	earlierBoot(t, e, "b-gone", fakeList(t, "n", fakecni.Script{}))
-	if err := e.cleanBoot(t.Context()); err != nil {
+	if err := remove.CleanBoot(t.Context(), e.env); err != nil {
 		t.Fatal(err)
 	}
 	a, err := e.Status(t.Context(), "a-stuck")
@@ -204,7 +205,7 @@ func TestEarlierBootFails(t *testing.T) {
 func TestNamespaceOfThisBoot(t *testing.T) {
 	for name, end := range map[string]func(*Engine) error{
 		"teardown":       func(e *Engine) error { return e.Teardown(t.Context(), "a") },
-		"the first call": func(e *Engine) error { return e.cleanBoot(t.Context()) },
+		"the first call": func(e *Engine) error { return remove.CleanBoot(t.Context(), e.env) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -241,13 +242,13 @@ func TestEarlierBootInAContainer(t *testing.T) {
 		c.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error { return make([]error, len(left)) })
 	})
 	earlierBoot(t, e, "host", fakeList(t, "n", fakecni.Script{}))
-	host := e.config.Host.(*insideHost)
+	host := e.env.Config.Host.(*insideHost)
 	host.outside = hostns.Outside(errors.New("it is in a container"))
-	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 1 || e.RetryDue() {
+	if err := remove.CleanBoot(t.Context(), e.env); err != nil || len(recorded(t, e)) != 1 || e.RetryDue() {
 		t.Errorf("%v, on record are %v", err, recorded(t, e))
 	}
 	host.outside = nil
-	if err := e.cleanBoot(t.Context()); err != nil || len(recorded(t, e)) != 0 {
+	if err := remove.CleanBoot(t.Context(), e.env); err != nil || len(recorded(t, e)) != 0 {
 		t.Errorf("then on the host: %v, on record are %v", err, recorded(t, e))
 	}
 }

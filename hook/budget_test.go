@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
@@ -96,7 +95,7 @@ func record(t *testing.T, e *Engine, id string, attachments ...state.Attachment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := e.store.Lock(t.Context(), id)
+	lock, err := e.env.Store.Lock(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,71 +131,4 @@ func TestCleanupAfterHungDEL(t *testing.T) {
 	if _, err := e.Status(t.Context(), "a1"); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("it is still on record: %v", err)
 	}
-}
-
-func TestPhases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		left := func(ctx context.Context) time.Duration {
-			deadline, ok := ctx.Deadline()
-			if !ok {
-				return 0
-			}
-			return time.Until(deadline)
-		}
-		e := &Engine{config: Config{CallTimeout: time.Minute}}
-		cleanup := func(ctx context.Context) time.Duration {
-			ctx, stop := e.config.cleaning(ctx)
-			defer stop()
-			return left(ctx)
-		}
-		call, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		attaching, stop := phase(call, attachShare, "attaching")
-		defer stop()
-		undoing, stop := Undoing(call)
-		defer stop()
-		if got := left(attaching); got != 30*time.Second {
-			t.Errorf("attaching has %s", got)
-		}
-		<-attaching.Done()
-		if err := context.Cause(attaching); !errors.Is(err, context.DeadlineExceeded) || err.Error() != "attaching was not done within 30s: context deadline exceeded" {
-			t.Errorf("the cause is %v", err)
-		}
-		dels, stop := phase(undoing, delShare, "DEL")
-		defer stop()
-		if got := left(dels); got != 20*time.Second {
-			t.Errorf("DEL has %s", got)
-		}
-		<-dels.Done()
-		if got := cleanup(undoing); got != 10*time.Second {
-			t.Errorf("cleanup has %s", got)
-		}
-		<-call.Done()
-		late, stop := Undoing(call)
-		defer stop()
-		if got := left(late); got != leastUndo {
-			t.Errorf("undoing a call that is over has %s", got)
-		}
-		if got := cleanup(call); got != leastCleanup {
-			t.Errorf("cleanup after the deadline has %s", got)
-		}
-		if got := cleanup(t.Context()); got != time.Minute {
-			t.Errorf("cleanup without a deadline has %s", got)
-		}
-	})
-}
-
-// TestCancelledCleanup: a caller that gives up ends forced cleanup, too.
-func TestCancelledCleanup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &Engine{config: Config{CallTimeout: time.Minute}}
-		call, cancel := context.WithCancel(t.Context())
-		ctx, stop := e.config.cleaning(call)
-		defer stop()
-		cancel()
-		<-ctx.Done()
-		if !errors.Is(ctx.Err(), context.Canceled) {
-			t.Error(ctx.Err())
-		}
-	})
 }

@@ -82,7 +82,7 @@ func (k killable) cancel(t *testing.T, w *world, n int, during bool) {
 // summary tells what is attached.
 func summary(w *world) string {
 	var b strings.Builder
-	for r, err := range w.store.List(w.t.Context()) {
+	for r, err := range w.env.Store.List(w.t.Context()) {
 		fmt.Fprintln(&b, r.Allocation.ID, err)
 		for _, a := range r.Attachments {
 			fmt.Fprintln(&b, a.Network, a.Interface, a.Phase)
@@ -96,7 +96,7 @@ func TestCancelledBefore(t *testing.T) {
 	i := install(t)
 	for name, k := range killables {
 		w := k.world(t, i)
-		held, err := w.store.Lock(t.Context(), k.id)
+		held, err := w.env.Store.Lock(t.Context(), k.id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func newChoices(t *testing.T) *memory {
 		}
 	}
 	for _, ipam := range []string{"static", "host-local"} {
-		if err := os.WriteFile(filepath.Join(m.config.PluginDirs[0], ipam), nil, 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(m.env.Config.PluginDirs[0], ipam), nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -147,7 +147,7 @@ func TestLeftByPlugins(t *testing.T) {
 // TestCleanerByDefault is that of package cleanup, with the engine's cache of
 // libcni.
 func TestCleanerByDefault(t *testing.T) {
-	c, ok := Config{CacheDir: "/x"}.withDefaults().Cleaner.(*cleanup.Cleaner)
+	c, ok := Config{CacheDir: "/x"}.WithDefaults().Cleaner.(*cleanup.Cleaner)
 	if !ok || c.CacheDir != "/x" {
 		t.Errorf("%T %+v", c, c)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -78,7 +79,7 @@ func TestTeardownOfCycle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := extended(t)
-			lock, err := m.store.Lock(t.Context(), "w1")
+			lock, err := m.env.Store.Lock(t.Context(), "w1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +106,7 @@ func TestInOrderEnds(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		begun, called := time.Now(), [3]time.Duration{}
-		inOrder(ctx, len(called), func(i int) []int { return [][]int{{1}, {0}, nil}[i] }, func(i int) { called[i] = time.Since(begun) })
+		operation.InOrder(ctx, len(called), func(i int) []int { return [][]int{{1}, {0}, nil}[i] }, func(i int) { called[i] = time.Since(begun) })
 		if called != [3]time.Duration{time.Minute, time.Minute, 0} {
 			t.Errorf("called after %v", called)
 		}

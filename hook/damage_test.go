@@ -98,7 +98,7 @@ func TestNamespaceOfUnknown(t *testing.T) {
 	if _, err := os.Stat(calls); err != nil {
 		t.Error("no plugin was called")
 	}
-	e.config.NetnsDir = t.TempDir()
+	e.env.Config.NetnsDir = t.TempDir()
 	if err := e.Teardown(t.Context(), a.ID); err != nil {
 		t.Errorf("torn down without its namespace: %v", err)
 	}
@@ -123,7 +123,7 @@ func TestLostIsNotDone(t *testing.T) {
 			e := fakeEngine(t, nil)
 			a.ID, a.Mode, a.Digest = "a", state.ModeSetup, "d"
 			damage(t, e, a, false, nil)
-			path := filepath.Join(e.config.StateDir, "allocations", "a", "journal")
+			path := filepath.Join(e.env.Config.StateDir, "allocations", "a", "journal")
 			data, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +146,7 @@ func TestLostIsNotDone(t *testing.T) {
 			if _, err := e.GC(t.Context(), GCRequest{}); (err != nil) != (name != "its namespace exists") {
 				t.Errorf("GC: %v", err)
 			}
-			if pending, err := e.store.Pending(); err != nil || len(pending) > 0 {
+			if pending, err := e.env.Store.Pending(); err != nil || len(pending) > 0 {
 				t.Errorf("without an end are retried: %v, %v", pending, err)
 			}
 			if shown, err := e.Status(t.Context(), "a"); err != nil || len(shown.Damaged) == 0 {
@@ -162,7 +162,7 @@ func TestLostIsNotDone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kept, _ := filepath.Glob(filepath.Join(e.config.StateDir, "damaged", "a", "*")); len(kept) != 1 {
+			if kept, _ := filepath.Glob(filepath.Join(e.env.Config.StateDir, "damaged", "a", "*")); len(kept) != 1 {
 				t.Errorf("kept are %v, want the damaged file", kept)
 			}
 			if _, err := e.Status(t.Context(), "a"); !errors.Is(err, state.ErrNotFound) {
@@ -181,7 +181,7 @@ func TestLostIsNotRetried(t *testing.T) {
 	}
 	e := fakeEngine(t, nil)
 	damage(t, e, state.Allocation{ID: "a", Mode: state.ModeSetup, Digest: "d", Netns: "/nowhere", BootID: boot}, false, nil)
-	l, err := e.store.Lock(t.Context(), "a")
+	l, err := e.env.Store.Lock(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestLostIsNotRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Unlock()
-	path := filepath.Join(e.config.StateDir, "allocations", "a", "journal")
+	path := filepath.Join(e.env.Config.StateDir, "allocations", "a", "journal")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestLostIsNotRetried(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if pending, err := e.store.Pending(); err != nil || len(pending) > 0 {
+	if pending, err := e.env.Store.Pending(); err != nil || len(pending) > 0 {
 		t.Errorf("still due: %v, %v", pending, err)
 	}
 	if e.RetryDue() {
@@ -215,30 +215,10 @@ func attachAgain(t *testing.T, e *Engine) error {
 	return err
 }
 
-// TestAllocationOfTheMarker: a marker tells of a lost allocation if it is that of the
-// allocation, with a mode that can be recorded.
-func TestAllocationOfTheMarker(t *testing.T) {
-	for name, test := range map[string]struct {
-		marked *state.Allocation
-		want   string
-	}{
-		"valid":              {&state.Allocation{ID: "a", Mode: state.ModeExtend, Netns: "/n"}, "/n"},
-		"without":            {nil, ""},
-		"a later mode":       {&state.Allocation{ID: "a", Mode: "later", Netns: "/n"}, ""},
-		"another allocation": {&state.Allocation{ID: "b", Mode: state.ModeExtend, Netns: "/n"}, ""},
-	} {
-		o := &operation{record: state.Record{Allocation: state.Allocation{ID: "a", Mode: state.ModeUnknown}}}
-		o.loadAllocationFromCache(test.marked)
-		if a := o.record.Allocation; a.Netns != test.want || a.ID != "a" || !a.Mode.Valid() {
-			t.Errorf("%s: %+v, want namespace %q", name, a, test.want)
-		}
-	}
-}
-
 // damage records an allocation with one attachment, and spoils one line.
 func damage(t *testing.T, e *Engine, a state.Allocation, allocation bool, list []byte) {
 	t.Helper()
-	l, err := e.store.Lock(t.Context(), a.ID)
+	l, err := e.env.Store.Lock(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +228,7 @@ func damage(t *testing.T, e *Engine, a state.Allocation, allocation bool, list [
 	if err := l.Begin(a, []state.Attachment{first, second}); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(e.config.StateDir, "allocations", a.ID, "journal")
+	path := filepath.Join(e.env.Config.StateDir, "allocations", a.ID, "journal")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

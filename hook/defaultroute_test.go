@@ -133,7 +133,7 @@ func checkRoutesRecorded(t *testing.T, a *Allocation, route string) {
 // fails. The allocation has its earlier default route, although the attachment is pending.
 func TestDefaultRouteOfPending(t *testing.T) {
 	m := routed(t)
-	m.config.Cleaner = NoCleaner
+	m.env.Config.Cleaner = NoCleaner
 	path := m.namespaces.create("/run/netns/w1")
 	m.namespaces.add(path, netns.Interface{Name: "eth0", Up: true})
 	m.namespaces.at[path].routes = []netns.Route{{Interface: "eth0", Gateway: netip.MustParseAddr("192.0.2.1")}}
@@ -204,7 +204,7 @@ func asking(network, iface string) Request {
 func replaced(t *testing.T) *memory {
 	t.Helper()
 	m := routed(t)
-	m.config.Cleaner = NoCleaner
+	m.env.Config.Cleaner = NoCleaner
 	path := m.namespaces.create("/run/netns/w1")
 	m.namespaces.add(path, netns.Interface{Name: "eth0", Up: true})
 	m.namespaces.at[path].routes = []netns.Route{{Interface: "eth0", Gateway: netip.MustParseAddr("192.0.2.1")}}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
@@ -32,7 +33,7 @@ func TestDetails(t *testing.T) {
 			}
 			var want []Rule
 			if d.Interface == "net2" {
-				want = []Rule{{"iptables", "nat", "POSTROUTING", "a rule", false}}
+				want = []Rule{{Program: "iptables", Table: "nat", Chain: "POSTROUTING", Rule: "a rule"}}
 			}
 			if !slices.Equal(d.Rules, want) {
 				t.Errorf("%s has %+v, want %+v", d.Interface, d.Rules, want)
@@ -54,7 +55,7 @@ func TestDetailsOfUnknownPlugins(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := w.Details(t.Context(), "runtime")
-	if err != nil || len(all) == 0 || all[0].RulesError != errUnknownRules.Error() || all[0].Executor != state.Plugins {
+	if err != nil || len(all) == 0 || all[0].RulesError != "the network has plugins or options that allocnet does not know, and rules of theirs are not listed" || all[0].Executor != state.Plugins {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
@@ -89,7 +90,7 @@ func TestDetailsOfLeases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := leasesOf(a, (&cniconf.Network{Name: "web", List: list}).Pools())
+			all := operation.LeasesOf(a, (&cniconf.Network{Name: "web", List: list}).Pools())
 			if test.problem == "-" {
 				if len(all) > 0 {
 					t.Errorf("got %+v", all)

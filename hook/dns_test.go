@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -85,8 +86,8 @@ func (m *memory) setDNSOptions(t *testing.T, network, host string) {
 	if host == "" {
 		return
 	}
-	m.config.PolicyFile = filepath.Join(t.TempDir(), "policy.json")
-	if err := os.WriteFile(m.config.PolicyFile, []byte(`{"dns": "`+host+`"}`), 0o600); err != nil {
+	m.env.Config.PolicyFile = filepath.Join(t.TempDir(), "policy.json")
+	if err := os.WriteFile(m.env.Config.PolicyFile, []byte(`{"dns": "`+host+`"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -163,7 +164,7 @@ func TestDNSWithoutPrimary(t *testing.T) {
 // TestDNSOfNetworkNamedPrimary: the selection "primary" never means a network of this name.
 func TestDNSOfNetworkNamedPrimary(t *testing.T) {
 	for _, selection := range []string{"", PrimaryDNS} {
-		got, _ := selectedDNS(selection, []Attachment{
+		got, _ := onrecord.SelectedDNS(selection, []Attachment{
 			{Network: "plain", Primary: true, Phase: state.Attached},
 			{Network: "primary", Phase: state.Attached, Observed: Observed{DNS: storageDNS}},
 		})
@@ -176,7 +177,7 @@ func TestDNSOfNetworkNamedPrimary(t *testing.T) {
 // TestDNSOfReattaching: the DNS of an attachment that is being attached again stays that of the allocation.
 func TestDNSOfReattaching(t *testing.T) {
 	for phase, want := range map[state.Phase]DNS{Reattaching: storageDNS, state.Deleting: {}} {
-		got, _ := selectedDNS(PrimaryDNS, []Attachment{{Network: "storage", Primary: true, Phase: phase, Observed: Observed{DNS: storageDNS}}})
+		got, _ := onrecord.SelectedDNS(PrimaryDNS, []Attachment{{Network: "storage", Primary: true, Phase: phase, Observed: Observed{DNS: storageDNS}}})
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", phase, diff)
 		}

@@ -56,6 +56,11 @@
 // alone, without lock and plugins, for those who list a host. RepairAttachments compares what Check compares, and repairs it;
 // CheckUnknown asks, ahead of it, the plugins that may take long. RepairRecord is about the record, not about networks.
 //
+// # Parts
+//
+// Here is a line for each verb, and the names of what callers give and get. What verbs do is in hook/internal: check is above
+// repair, that above attach, that above remove, and all work with an operation, which is one call on one locked allocation.
+//
 // # Concurrency
 //
 // All methods may be called concurrently and from several processes. The state store locks one

@@ -15,6 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
@@ -30,7 +31,7 @@ type fakeInProcess struct{ world *world }
 
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
-func (f fakeInProcess) Chain(iptables string, r *remedy.Repair) Chain {
+func (f fakeInProcess) Chain(iptables string, r *remedy.Repair) config.Chain {
 	c := &fakeChain{repair: r, iptables: iptables, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
@@ -199,7 +200,7 @@ func TestExecutorIsRecorded(t *testing.T) {
 			if err := setup(ownRequest)(w); err != nil {
 				t.Fatal(err)
 			}
-			r, err := w.store.Read("own")
+			r, err := w.env.Store.Read("own")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +239,7 @@ func TestReplacesPlugins(t *testing.T) {
 		{state.Plugins, installed, false, false},
 		{state.Plugins, empty, false, true},
 	} {
-		o, err := w.begin(t.Context(), "own")
+		o, err := w.env.Begin(t.Context(), "own")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,11 +247,11 @@ func TestReplacesPlugins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, changes := o.exec(state.Attachment{Executor: test.executor, PluginDirs: []string{test.dir}}, list, test.adding)
+		_, changes := o.Exec(state.Attachment{Executor: test.executor, PluginDirs: []string{test.dir}}, list, test.adding)
 		if (changes != nil) != test.inProcess {
 			t.Errorf("%+v: in process is %t", test, changes != nil)
 		}
-		o.end()
+		o.End()
 	}
 }
 
@@ -315,7 +316,7 @@ func TestForgottenAtOnce(t *testing.T) {
 	}
 	m.exec.answer = func(ctx context.Context, c fakeCall) (bool, []byte, error) {
 		for c.Verb == "DEL" && c.Plugin == "macvlan" {
-			r, err := m.store.Read("w1")
+			r, err := m.env.Store.Read("w1")
 			if err != nil || len(r.Attachments) == 1 {
 				return false, nil, err
 			}

@@ -58,7 +58,7 @@ func newMemory(t *testing.T, edit func(*Config)) *memory {
 	if m.Engine, err = NewEngine(c); err != nil {
 		t.Fatal(err)
 	}
-	m.config.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+	m.env.Config.Pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
 	m.leaks = noLeaks
 	return m
 }
@@ -80,7 +80,7 @@ func (m *memory) network(t *testing.T, name string, plugins ...string) {
 		if err := json.Unmarshal([]byte(plugins[i]), &conf); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(m.config.PluginDirs[0], conf.Type), nil, 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(m.env.Config.PluginDirs[0], conf.Type), nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,7 +47,7 @@ func TestForceAddress(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if record, err := m.store.Read("w1"); err != nil || !strings.Contains(string(record.Attachments[0].ConfList), test.key[:14]) {
+			if record, err := m.env.Store.Read("w1"); err != nil || !strings.Contains(string(record.Attachments[0].ConfList), test.key[:14]) {
 				t.Errorf("the record has %s, %v", record.Attachments[0].ConfList, err)
 			}
 		})

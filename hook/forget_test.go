@@ -27,11 +27,11 @@ func TestForgetsWhatHasNoAttachment(t *testing.T) {
 		"GC":      func(e *Engine) error { _, err := e.GC(context.Background(), GCRequest{}); return err },
 	} {
 		e := fakeEngine(t, nil)
-		ns, err := e.config.Namespaces.Open(ownNetns)
+		ns, err := e.env.Config.Namespaces.Open(ownNetns)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lock, err := e.store.Lock(t.Context(), "a")
+		lock, err := e.env.Store.Lock(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestForgetsWhatHasNoAttachment(t *testing.T) {
 // last attachment. That of Setup is Setup's or Teardown's to complete.
 func TestKeepsSetupWithoutAttachments(t *testing.T) {
 	e := fakeEngine(t, nil)
-	lock, err := e.store.Lock(t.Context(), "a")
+	lock, err := e.env.Store.Lock(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}

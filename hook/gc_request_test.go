@@ -148,7 +148,7 @@ func TestGCAsksAgain(t *testing.T) {
 // TestGCGoesOn past an allocation that cannot be torn down, and joins the errors.
 func TestGCGoesOn(t *testing.T) {
 	m := populated(t)
-	m.config.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
+	m.env.Config.Cleaner = cleanerFunc(func(_ context.Context, left []state.Leftover) []error {
 		errs := make([]error, len(left))
 		for i, l := range left {
 			if l.Allocation.ID == "gone" {

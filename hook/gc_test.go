@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/allocnet/allocnet/cleanup"
-	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/fakecni"
-	"github.com/allocnet/allocnet/state"
 )
 
 // collectingEngine has one network, whose plugin has GC from version 1.1.0 on.
@@ -45,7 +42,7 @@ func TestGCWhileAttaching(t *testing.T) {
 	defer stop()
 	for version, want := range map[string]string{"1.0.0": "has no GC", "1.1.0": "attachments are in flight"} {
 		e := collectingEngine(t, version, fakecni.Script{})
-		slow, err := e.store.RLockHost(ctx)
+		slow, err := e.env.Store.RLockHost(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +50,7 @@ func TestGCWhileAttaching(t *testing.T) {
 		if err != nil || !strings.Contains(c.Skipped["n"], want) {
 			t.Errorf("%s: skipped %v, %v, want %q", version, c.Skipped, err, want)
 		}
-		again, err := e.store.RLockHost(ctx)
+		again, err := e.env.Store.RLockHost(ctx)
 		if err != nil {
 			t.Fatalf("%s: attaching after GC: %v", version, err)
 		}
@@ -83,7 +80,7 @@ func TestGCIsInterrupted(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	unlock, err := e.store.RLockHost(ctx)
+	unlock, err := e.env.Store.RLockHost(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +97,7 @@ func TestGCKeepsTheDamaged(t *testing.T) {
 	e := collectingEngine(t, "1.1.0", fakecni.Script{Log: calls})
 	e.leaks = strangerOn("n")
 	setUp(t, e, fakecni.Behaviour{}, nil)
-	path := filepath.Join(e.config.StateDir, "allocations", "a1", "journal")
+	path := filepath.Join(e.env.Config.StateDir, "allocations", "a1", "journal")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -113,43 +110,5 @@ func TestGCKeepsTheDamaged(t *testing.T) {
 	c, err := e.GC(t.Context(), GCRequest{})
 	if log, _ := os.ReadFile(calls); strings.Contains(string(log), "GC") {
 		t.Errorf("collected %+v, %v, although it is not known what a1 has", c, err)
-	}
-}
-
-// TestValidAttachments: GC keeps what is on record, and of libcni's cache what
-// another runtime has, and what has a namespace that exists.
-func TestValidAttachments(t *testing.T) {
-	e := collectingEngine(t, "1.1.0", fakecni.Script{})
-	list := fakeList(t, "n", fakecni.Script{})
-	for id, test := range map[string]struct {
-		netns string
-		ours  bool
-	}{
-		"ours-alive": {ownNetns, true}, "ours-gone": {"/nowhere", true},
-		"theirs-alive": {ownNetns, false}, "theirs-gone": {"/nowhere", false},
-	} {
-		a := state.Allocation{ID: id, Mode: state.ModeSetup, Netns: test.netns}
-		o := e.on(state.Record{Allocation: a})
-		conf := []byte(list)
-		if test.ours {
-			conf = mark(t, list, a)
-		}
-		cached := state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: id, ConfList: conf, Result: []byte(`{"cniVersion": "1.1.0"}`)}
-		if err := o.config.cache().Write(cached, o.record.Allocation.Netns); err != nil {
-			t.Fatal(err)
-		}
-	}
-	record(t, e, "recorded", state.Attachment{Network: "n", Interface: "eth0", Batch: onrecord.SetupBatch, ContainerID: "recorded", Phase: state.Attached, ConfList: list})
-	valid, err := e.validAttachments(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ids []string
-	for _, a := range valid["n"] {
-		ids = append(ids, a.ContainerID)
-	}
-	slices.Sort(ids)
-	if want := []string{"ours-alive", "recorded", "theirs-alive", "theirs-gone"}; !slices.Equal(ids, want) {
-		t.Errorf("got %v, want %v", ids, want)
 	}
 }

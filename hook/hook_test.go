@@ -7,12 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -48,59 +44,5 @@ func TestNoOp(t *testing.T) {
 	}
 	if err := h.Teardown(ctx, "a"); err != nil {
 		t.Errorf("Teardown: %v", err)
-	}
-}
-
-func TestDelayAndSleep(t *testing.T) {
-	for range 1000 {
-		if d := delay(); d < time.Second || d >= 2*time.Second {
-			t.Fatalf("delay %s, want 1 s to 2 s", d)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		if err := sleep(t.Context(), time.Hour); err != nil || time.Since(begun) != time.Hour {
-			t.Errorf("slept %s, %v", time.Since(begun), err)
-		}
-		gaveUp := errors.New("gave up")
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, gaveUp)
-		defer cancel()
-		begun = time.Now()
-		if err := sleep(ctx, time.Hour); !errors.Is(err, gaveUp) || time.Since(begun) != time.Minute {
-			t.Errorf("slept %s, %v", time.Since(begun), err)
-		}
-	})
-}
-
-func TestInOrder(t *testing.T) {
-	after := [][]int{nil, {0}, {1}, nil, {0, 3}}
-	var mu sync.Mutex
-	var order []int
-	inOrder(t.Context(), len(after), func(i int) []int { return after[i] }, func(i int) {
-		mu.Lock()
-		defer mu.Unlock()
-		order = append(order, i)
-	})
-	for i, before := range after {
-		for _, j := range before {
-			if slices.Index(order, j) > slices.Index(order, i) {
-				t.Errorf("%d came before %d: %v", i, j, order)
-			}
-		}
-	}
-	synctest.Test(t, func(t *testing.T) { // all at once: ten waits take as long as one
-		begun := time.Now()
-		inOrder(t.Context(), 10, func(int) []int { return nil }, func(int) { time.Sleep(time.Second) })
-		if took := time.Since(begun); took != time.Second {
-			t.Errorf("took %s", took)
-		}
-	})
-}
-
-func TestErrorNamesAll(t *testing.T) {
-	cause := errors.New("no such VLAN")
-	err := &Error{Op: "attach", Allocation: "a1", Network: "storage", Interface: "net1", Attempts: 3, Err: cause}
-	if got := err.Error(); got != `attach network "storage" as net1 of allocation a1 (3 attempts): no such VLAN` || !errors.Is(err, cause) {
-		t.Errorf("got %s", got)
 	}
 }

@@ -13,12 +13,14 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/hook/internal/remove"
 	"github.com/allocnet/allocnet/state"
 )
 
-func cacheOf(t *testing.T, id string) *operation {
+func cacheOf(t *testing.T, id string) *operation.Operation {
 	t.Helper()
-	return newOperation(&Config{CacheDir: t.TempDir(), Logger: hclog.NewNullLogger()}, nil, state.Record{Allocation: state.Allocation{ID: id}})
+	return operation.NewOperation(&Config{CacheDir: t.TempDir(), Logger: hclog.NewNullLogger()}, nil, state.Record{Allocation: state.Allocation{ID: id}})
 }
 
 // primaryOf returns an attachment that has the allocation's own container ID.
@@ -29,19 +31,19 @@ func primaryOf(id, iface string) state.Attachment {
 // TestCacheOfAnother: the names of libcni's files can be those of others.
 func TestCacheOfAnother(t *testing.T) {
 	victim := cacheOf(t, "a-1")
-	if err := victim.config.cache().Write(primaryOf("a-1", "eth0"), victim.record.Allocation.Netns); err != nil {
+	if err := victim.Config.Cache().Write(primaryOf("a-1", "eth0"), victim.Record.Allocation.Netns); err != nil {
 		t.Fatal(err)
 	}
-	attacker := newOperation(victim.config, victim.store, state.Record{Allocation: state.Allocation{ID: "a"}})
+	attacker := operation.NewOperation(victim.Config, victim.Store, state.Record{Allocation: state.Allocation{ID: "a"}})
 	var refused *RequestError
-	if err := attacker.config.cache().RequireOwn(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
+	if err := attacker.Config.Cache().RequireOwn(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)
 	}
-	if _, err := attacker.del(t.Context(), primaryOf("a", "1-eth0"), "", inspect.Gone); !errors.As(err, &refused) {
+	if _, err := remove.Del(t.Context(), attacker, primaryOf("a", "1-eth0"), "", inspect.Gone); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
-	for name, o := range map[string]*operation{"one's own": victim, "without a record": cacheOf(t, "a")} {
-		if err := o.config.cache().RequireOwn(primaryOf(o.record.Allocation.ID, "eth0")); err != nil {
+	for name, o := range map[string]*operation.Operation{"one's own": victim, "without a record": cacheOf(t, "a")} {
+		if err := o.Config.Cache().RequireOwn(primaryOf(o.Record.Allocation.ID, "eth0")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -51,7 +53,7 @@ func TestCacheOfAnother(t *testing.T) {
 func TestCacheLinks(t *testing.T) {
 	o := cacheOf(t, "a")
 	a := primaryOf("a", "eth0")
-	path, victim := filepath.Join(o.config.CacheDir, "results", onrecord.CacheName(a)), filepath.Join(t.TempDir(), "victim")
+	path, victim := filepath.Join(o.Config.CacheDir, "results", onrecord.CacheName(a)), filepath.Join(t.TempDir(), "victim")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -60,13 +62,13 @@ func TestCacheLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := o.config.cache().RequireOwn(a); err != nil {
+	if err := o.Config.Cache().RequireOwn(a); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("libcni would write to where the link leads")
 	}
-	if err := o.config.cache().Write(a, o.record.Allocation.Netns); err != nil {
+	if err := o.Config.Cache().Write(a, o.Record.Allocation.Netns); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(victim); err == nil {

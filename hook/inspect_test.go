@@ -49,10 +49,10 @@ func TestInspect(t *testing.T) {
 				m.namespaces.fail = nil
 				return m.Detach(t.Context(), "w1", "net2")
 			}
-		}, whole: errInFlight.Error(), unknown: true},
+		}, whole: "the allocation is being changed", unknown: true},
 		"in flight": {change: func(t *testing.T, m *memory) {
 			m.namespaces.removeInterface(path, "net1")
-			lock, err := m.store.Lock(t.Context(), "w1")
+			lock, err := m.env.Store.Lock(t.Context(), "w1")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -92,17 +93,17 @@ func TestObservationOfACall(t *testing.T) {
 	for _, id := range []string{"w1", "../w1"} {
 		_, _ = m.Setup(t.Context(), Request{ID: id, Networks: []selection.Element{{Name: "a"}}, Defaults: []selection.Element{{Name: "b"}}})
 	}
-	m.reportRemoved(cleanup.Removed{Allocation: "w2", Networks: []string{"a"}, Objects: 3}, ReasonGC)
+	m.Collector().Observe(cleanup.Removed{Allocation: "w2", Networks: []string{"a"}, Objects: 3})
 	if len(seen) != 3 {
 		t.Fatalf("%+v", seen)
 	}
-	if o := seen[0]; o.Allocation != "w1" || !slices.Equal(o.Networks, []string{"a", "b"}) || o.Outcome() != Refused || o.Took <= 0 {
+	if o := seen[0]; o.Allocation != "w1" || !slices.Equal(o.Networks, []string{"a", "b"}) || o.Outcome() != config.Refused || o.Took <= 0 {
 		t.Errorf("%+v", o)
 	}
-	if o := seen[1]; o.Allocation != "" || o.Outcome() != Refused {
+	if o := seen[1]; o.Allocation != "" || o.Outcome() != config.Refused {
 		t.Errorf("%+v", o)
 	}
-	if o := seen[2]; o.Op != OpCleanup || o.Allocation != "w2" || o.Reason != ReasonGC || o.Objects != 3 || o.Outcome() != Done {
+	if o := seen[2]; o.Op != OpCleanup || o.Allocation != "w2" || o.Reason != "" || o.Objects != 3 || o.Outcome() != Done {
 		t.Errorf("%+v", o)
 	}
 	if (Observation{Err: context.DeadlineExceeded}).Outcome() != Failed {
@@ -121,7 +122,7 @@ func TestObservationOfARemovalThatDoesNotBegin(t *testing.T) {
 	if _, err := m.Setup(t.Context(), Request{ID: "w1", Identity: identity, Primary: &selection.Element{Name: "web"}}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := m.store.Lock(t.Context(), "w1")
+	unlock, err := m.env.Store.Lock(t.Context(), "w1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/repair"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -49,7 +50,7 @@ func TestCheckIPTablesSwitched(t *testing.T) {
 	m := newMemory(t, nil)
 	a := state.Attachment{Executor: state.Plugins, IPTables: "nft", ConfList: []byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge"}]}`)}
 	m.host.iptables = "legacy"
-	skipped, err := m.on(state.Record{}).checkPlugins(context.Background(), a)
+	skipped, err := repair.CheckPlugins(context.Background(), m.env.On(state.Record{}), a)
 	if err != nil || !strings.Contains(skipped, "iptables-nft") {
 		t.Errorf("%q, %v", skipped, err)
 	}

@@ -116,7 +116,7 @@ func install(t *testing.T) installation {
 	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`)
 	m.network(t, "first", `{"type": "bridge", "isDefaultGateway": true}`, "portmap")
 	m.network(t, "second", `{"type": "macvlan", "isDefaultGateway": true}`, "tuning")
-	return installation{confDir: m.confDir, pluginDir: m.config.PluginDirs[0]}
+	return installation{confDir: m.confDir, pluginDir: m.env.Config.PluginDirs[0]}
 }
 
 // pluginsOf are those of the networks.
@@ -157,12 +157,12 @@ func (w *world) restart() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	engine.config.pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+	engine.env.Config.Pause = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
 	engine.leaks = noLeaks
-	engine.config.changeFile = func(op, _ string, change func() error) error { return w.killer.effect("resolv.conf "+op, change) }
+	engine.env.Config.ChangeFile = func(op, _ string, change func() error) error { return w.killer.effect("resolv.conf "+op, change) }
 	w.Engine = engine
 	w.killer = &killer{left: never}
-	engine.store.Intercept(func(op, path string, change func() error) error {
+	engine.env.Store.Intercept(func(op, path string, change func() error) error {
 		if op == "sync" { // there is no power cut here
 			return nil
 		}
@@ -394,7 +394,7 @@ func (w *world) lose(path string) {
 func (w *world) wantRecorded() {
 	w.t.Helper()
 	want := map[string]bool{}
-	for r, err := range w.store.List(w.t.Context()) {
+	for r, err := range w.env.Store.List(w.t.Context()) {
 		if err != nil || len(r.Damaged) > 0 {
 			w.t.Errorf("recorded is %+v, %v", r, err)
 		}
@@ -459,7 +459,7 @@ func (w *world) wantResolvConfs() {
 // two.
 func (w *world) wantWhole() {
 	w.t.Helper()
-	for r := range w.store.List(w.t.Context()) {
+	for r := range w.env.Store.List(w.t.Context()) {
 		interfaces := map[state.Batch][]string{}
 		for _, a := range r.Attachments {
 			interfaces[a.Batch] = append(interfaces[a.Batch], a.Interface)
@@ -475,7 +475,7 @@ func (w *world) wantWhole() {
 // wantNothing: nothing is left on the host, and the runtime's namespace is as it was.
 func (w *world) wantNothing() {
 	w.t.Helper()
-	if err := w.store.RemoveStale(); err != nil {
+	if err := w.env.Store.RemoveStale(); err != nil {
 		w.t.Error(err)
 	}
 	w.wantRecorded()
@@ -613,7 +613,7 @@ func inTurn(calls ...func(*world) error) func(*world) error {
 // reboot loses all namespaces, and has what is recorded be of an earlier boot.
 func reboot(w *world) error {
 	for _, id := range recorded(w.t, w.Engine) {
-		l, err := w.store.Lock(w.ctx, id)
+		l, err := w.env.Store.Lock(w.ctx, id)
 		if err != nil {
 			return err
 		}

@@ -79,11 +79,11 @@ func TestCheckUnknown(t *testing.T) {
 			t.Errorf("%s: %q, want %d", step.name, calls, step.want)
 		}
 	}
-	o, err := m.begin(t.Context(), "a")
+	o, err := m.env.Begin(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.end()
+	defer o.End()
 	if requireCheck(t, m, CheckRequest{}); len(m.exec.names()) != 1 {
 		t.Error("plugins of an allocation were asked that another call is changing")
 	}
@@ -108,7 +108,7 @@ func TestLastCheck(t *testing.T) {
 				return nil
 			})
 			seen := &repairs{}
-			m.config.Observers = []Observer{seen}
+			m.env.Config.Observers = []Observer{seen}
 			requireCheck(t, m, CheckRequest{}) // without that a failure proves nothing
 			answer = test.err
 			requireCheck(t, m, CheckRequest{})
@@ -145,20 +145,20 @@ func TestRepairAsksLast(t *testing.T) {
 	asked := 0
 	m = unknownPlugins(t, func(string) error {
 		asked++
-		o, err := m.tryBegin("b")
+		o, err := m.env.TryBegin("b")
 		if err != nil {
 			return err
 		}
-		defer o.end()
-		ns, err := o.namespace()
+		defer o.End()
+		ns, err := o.Namespace()
 		if err != nil {
 			return err
 		}
 		defer ns.Close()
 		present, err := ns.Interfaces()
-		return errors.Join(err, inspect.Loopback(o.record.Allocation, present))
+		return errors.Join(err, inspect.Loopback(o.Record.Allocation, present))
 	})
-	path := filepath.Join(m.config.NetnsDir, "b")
+	path := filepath.Join(m.env.Config.NetnsDir, "b")
 	m.namespaces.removeInterface(path, "eth0") // so that there is nothing to ask
 	m.namespaces.add(path, netns.Interface{Name: "lo"})
 	drifts := requireRepair(t, m, RepairRequest{})

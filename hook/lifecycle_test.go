@@ -91,8 +91,8 @@ func TestPluginCall(t *testing.T) {
 	}
 	c := m.exec.calls[0]
 	for key, want := range map[string]string{
-		"CNI_CONTAINERID": "w1", "CNI_NETNS": filepath.Join(m.config.NetnsDir, "w1"), "CNI_ARGS": "IgnoreUnknown=true;K=v",
-		"CNI_PATH": m.config.PluginDirs[0],
+		"CNI_CONTAINERID": "w1", "CNI_NETNS": filepath.Join(m.env.Config.NetnsDir, "w1"), "CNI_ARGS": "IgnoreUnknown=true;K=v",
+		"CNI_PATH": m.env.Config.PluginDirs[0],
 	} {
 		if got := c.Environ[key]; got != want && !strings.HasPrefix(got, want+":") {
 			t.Errorf("%s is %q, want %q", key, got, want)

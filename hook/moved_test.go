@@ -55,14 +55,14 @@ func requireNoPluginDirs(t *testing.T, m *memory, id string) {
 // requireRewritten changes what is on record of the first attachment.
 func requireRewritten(t *testing.T, m *memory, id string, change func(a *state.Attachment)) {
 	t.Helper()
-	o, err := m.begin(t.Context(), id)
+	o, err := m.env.Begin(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.end()
-	a := &o.record.Attachments[0]
+	defer o.End()
+	a := &o.Record.Attachments[0]
 	change(a)
-	if err := o.lock.Write(*a); err != nil {
+	if err := o.Lock.Write(*a); err != nil {
 		t.Fatal(err)
 	}
 }

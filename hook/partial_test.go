@@ -73,13 +73,13 @@ func TestSetupAfterInterruptedExtend(t *testing.T) {
 // before the first DEL that all are being removed, and says so once.
 func TestFullDiskRecordsThatDelBegins(t *testing.T) {
 	m := extended(t)
-	m.store.Intercept(func(op, path string, change func() error) error {
+	m.env.Store.Intercept(func(op, path string, change func() error) error {
 		if op == "allocate" {
 			return &fs.PathError{Op: op, Path: path, Err: unix.ENOSPC}
 		}
 		return change()
 	})
-	journal := filepath.Join(m.config.StateDir, "allocations", "w1", "journal")
+	journal := filepath.Join(m.env.Config.StateDir, "allocations", "w1", "journal")
 	var sizes []int64
 	m.exec.answer = func(context.Context, fakeCall) (bool, []byte, error) {
 		info, err := os.Stat(journal)
@@ -88,7 +88,7 @@ func TestFullDiskRecordsThatDelBegins(t *testing.T) {
 			return true, nil, err
 		}
 		sizes = append(sizes, info.Size())
-		record, err := m.store.Read("w1")
+		record, err := m.env.Store.Read("w1")
 		if err != nil || len(record.Attachments) != 3 {
 			t.Errorf("recorded is %+v, %v", record, err)
 		}
@@ -152,7 +152,7 @@ func interrupted(id, iface string) func(*world) error {
 // rewritten changes the recorded attachments of an allocation.
 func rewritten(id string, edit func(*state.Attachment)) func(*world) error {
 	return func(w *world) error {
-		lock, err := w.store.Lock(w.ctx, id)
+		lock, err := w.env.Store.Lock(w.ctx, id)
 		if err != nil {
 			return err
 		}

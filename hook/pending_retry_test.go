@@ -84,7 +84,7 @@ func failedRetry(w *world) error {
 
 // age has the last attempt be an hour ago.
 func age(w *world) error {
-	l, err := w.store.Lock(w.ctx, "own")
+	l, err := w.env.Store.Lock(w.ctx, "own")
 	if err != nil {
 		return err
 	}

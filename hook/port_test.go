@@ -145,7 +145,7 @@ const given, picked = 901, 902
 // another.
 func recordPorts(t *testing.T, e *Engine, id, boot string) {
 	t.Helper()
-	lock, err := e.store.Lock(context.Background(), id)
+	lock, err := e.env.Store.Lock(context.Background(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestPortsOfAnEarlierBoot(t *testing.T) {
 	e, ran := portEngine(t)
 	boot, err := state.BootID()
 	if err == nil {
-		err = e.store.SetCleanedBoot(boot) // its teardown is another's affair
+		err = e.env.Store.SetCleanedBoot(boot) // its teardown is another's affair
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -227,46 +227,26 @@ func TestPortsUnknown(t *testing.T) {
 // TestPortsStayLockedUntilRecorded: no other call looks for ports before those of
 // this one are on record.
 func TestPortsStayLockedUntilRecorded(t *testing.T) {
-	e, _ := portEngine(t)
-	o, err := e.begin(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.end()
-	p, err := e.plan(Request{ID: "x", Netns: ownNetns, Networks: []selection.Element{chosen("free", 903, "")}}, "d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	release, err := o.claimPorts(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
-	o.record.Allocation = p.Allocation
-	written := false
-	p.Added[0].Attachment.CapabilityArgs["probe"] = encoded(func() {
-		written = true
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer stop()
-		if unlock, err := e.store.LockPorts(ctx, false); err == nil {
-			unlock()
-			t.Error("the lock was released before the record was written")
+	e, ran := portEngine(t)
+	written := 0
+	e.env.Store.Intercept(func(op, path string, change func() error) error {
+		if strings.Contains(path, "/allocations/x/") && written == 0 {
+			written++
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer stop()
+			if unlock, err := e.env.Store.LockPorts(ctx, false); err == nil {
+				unlock()
+				t.Error("the lock was released before the record was written")
+			}
 		}
+		return change()
 	})
-	if err := o.writeIntent(t.Context(), p); err != nil || !written {
+	if attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{chosen("free", 903, "")}}); !attempted || written == 0 {
 		t.Fatal(err, written)
 	}
-	if unlock, err := e.store.LockPorts(t.Context(), true); err != nil {
+	if unlock, err := e.env.Store.LockPorts(t.Context(), true); err != nil {
 		t.Error(err)
 	} else {
 		unlock()
 	}
-}
-
-// encoded is called when it is encoded.
-type encoded func()
-
-func (e encoded) MarshalJSON() ([]byte, error) {
-	e()
-	return []byte("{}"), nil
 }

@@ -182,7 +182,7 @@ func TestReattachmentFails(t *testing.T) {
 			if missing, _ := requireDrifts(t, w, RepairRequest{Mode: RepairReport}); len(missing) != 1 || !strings.Contains(missing[0], "is gone") && !strings.Contains(missing[0], "interface net2") {
 				t.Errorf("missing is %q", missing)
 			}
-			if status := recordedStatusOf(w, "runtime"); strings.Count(status, unfinishedReattachment) != 1 || strings.Count(status, `"phase": "reattaching"`) != 1 {
+			if status := recordedStatusOf(w, "runtime"); strings.Count(status, "it was detached to be attached again, which is not done") != 1 || strings.Count(status, `"phase": "reattaching"`) != 1 {
 				t.Errorf("status:\n%s", status)
 			}
 			clear(w.failing)
@@ -255,7 +255,7 @@ func TestNotReattached(t *testing.T) {
 			ns.interfaces, m.host.interfaces = nil, []netns.Interface{{Name: "tap0", Kind: "veth", MAC: "02:00:00:00:00:99"}}
 		}, "the host has its end tap0 of net1"},
 		"the plugin is gone": {func(m *memory, ns *fakeNamespace) {
-			ns.interfaces, m.config.PluginDirs = nil, []string{t.TempDir()}
+			ns.interfaces, m.env.Config.PluginDirs = nil, []string{t.TempDir()}
 		}, "bridge"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -506,10 +506,10 @@ func TestReattachAfterChecks(t *testing.T) {
 func TestConfirmedDifference(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		m := unknownPlugins(t, func(string) error { return nil })
-		ns := m.namespaces.at[m.config.NetnsDir+"/a"]
+		ns := m.namespaces.at[m.env.Config.NetnsDir+"/a"]
 		at := slices.IndexFunc(ns.interfaces, func(i netns.Interface) bool { return i.Name == "eth0" })
 		ns.interfaces[at].Up = false
-		m.config.pause = func(context.Context, time.Duration) error {
+		m.env.Config.Pause = func(context.Context, time.Duration) error {
 			ns.interfaces[at].Up = back
 			return nil
 		}

@@ -27,7 +27,7 @@ func TestReattachmentLocks(t *testing.T) {
 		}
 		m.namespaces.removeInterface(path, "net1")
 	}
-	another, err := state.Open(m.config.StateDir)
+	another, err := state.Open(m.env.Config.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestReattachmentLocks(t *testing.T) {
 
 // TestReattachmentEnds: an ADD that hangs is given up a while after its caller, and undone.
 func TestReattachmentEnds(t *testing.T) {
-	for grace, want := range map[time.Duration]time.Duration{0: reattachmentGrace, time.Second: time.Second, time.Hour: reattachmentGrace} {
+	for grace, want := range map[time.Duration]time.Duration{0: 30 * time.Second, time.Second: time.Second, time.Hour: 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemory(t, nil)
 			m.network(t, "web", "bridge")

@@ -30,7 +30,7 @@ func TestRefusedBeforeAdd(t *testing.T) {
 	}
 	m.network(t, "on-eth9", `{"type": "macvlan", "master": "eth9"}`)
 	m.network(t, "pool", fmt.Sprintf(`{"type": "bridge", "capabilities": {"ips": true}, "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.0.0.0/24"}}`, leases))
-	if err := os.WriteFile(filepath.Join(m.config.PluginDirs[0], "host-local"), nil, 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(m.env.Config.PluginDirs[0], "host-local"), nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {

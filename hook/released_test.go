@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -47,7 +48,7 @@ func TestDELLeavesALease(t *testing.T) {
 					return []error{os.Remove(lease)}
 				})
 			})
-			if err := os.WriteFile(filepath.Join(m.config.PluginDirs[0], hostLocal), nil, 0o700); err != nil {
+			if err := os.WriteFile(filepath.Join(m.env.Config.PluginDirs[0], operation.HostLocal), nil, 0o700); err != nil {
 				t.Fatal(err)
 			}
 			m.network(t, "web", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.0/24"}}`, dir))

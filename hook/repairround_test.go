@@ -152,14 +152,14 @@ func TestRepairSkips(t *testing.T) {
 		}
 		return drifts[0].Skipped
 	}
-	o, err := w.begin(t.Context(), "runtime")
+	o, err := w.env.Begin(t.Context(), "runtime")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := skipped(); !strings.Contains(got, "another call") {
 		t.Errorf("locked: %q", got)
 	}
-	o.end()
+	o.End()
 	if err := w.namespaces.Remove(runtimeNetns); err != nil {
 		t.Fatal(err)
 	}

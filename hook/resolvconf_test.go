@@ -35,7 +35,7 @@ func TestResolvConf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(m.config.ResolvConfDir, "a", "resolv.conf"); a.ResolvConf != want {
+	if want := filepath.Join(m.env.Config.ResolvConfDir, "a", "resolv.conf"); a.ResolvConf != want {
 		t.Errorf("path %s, want %s", a.ResolvConf, want)
 	}
 	const web, storage = "nameserver 10.0.0.1\n", "nameserver 10.1.0.1\nnameserver 10.1.0.2\n"
@@ -54,7 +54,7 @@ func TestResolvConf(t *testing.T) {
 	if got := resolvLines(t, a); got != web+"search web.example\noptions ndots:1\n" {
 		t.Errorf("after Detach: %q", got)
 	}
-	m.config.ResolvConfDir = t.TempDir() // the path is on record
+	m.env.Config.ResolvConfDir = t.TempDir() // the path is on record
 	if err := m.Teardown(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -92,10 +92,10 @@ func TestResolvConfOfHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			m := newMemoryWithDNS(t)
-			m.config.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
+			m.env.Config.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
 			m.network(t, "searching", `{"type": "bridge", "dns": {"domain": "own.example"}}`)
-			m.config.HostResolvConf = []string{filepath.Join(t.TempDir(), "resolv.conf")}
-			if err := os.WriteFile(m.config.HostResolvConf[0], []byte(test.host), 0o600); err != nil {
+			m.env.Config.HostResolvConf = []string{filepath.Join(t.TempDir(), "resolv.conf")}
+			if err := os.WriteFile(m.env.Config.HostResolvConf[0], []byte(test.host), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			a, err := m.Setup(t.Context(), test.request)
@@ -116,8 +116,8 @@ func TestResolvConfOfHost(t *testing.T) {
 func TestResolvConfOfOperator(t *testing.T) {
 	var log bytes.Buffer
 	m := newMemoryWithDNS(t)
-	m.config.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
-	path := filepath.Join(m.config.ResolvConfDir, "a", "resolv.conf")
+	m.env.Config.Logger = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})
+	path := filepath.Join(m.env.Config.ResolvConfDir, "a", "resolv.conf")
 	const text = "nameserver 192.0.2.9\n"
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestNoResolvConfInNamespaceOfRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entries, err := os.ReadDir(m.config.ResolvConfDir); err != nil || len(entries) > 0 || a.ResolvConf != "" {
+	if entries, err := os.ReadDir(m.env.Config.ResolvConfDir); err != nil || len(entries) > 0 || a.ResolvConf != "" {
 		t.Errorf("%v, %v; path %q", entries, err, a.ResolvConf)
 	}
 }
@@ -156,13 +156,13 @@ func TestNoResolvConfInNamespaceOfRuntime(t *testing.T) {
 // TestResolvConfThatCannotBeWritten fails the set-up, and nothing is left.
 func TestResolvConfThatCannotBeWritten(t *testing.T) {
 	m := newMemoryWithDNS(t)
-	if err := os.WriteFile(filepath.Join(m.config.ResolvConfDir, "a"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.env.Config.ResolvConfDir, "a"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Setup(t.Context(), dnsRequest("")); err == nil || !strings.Contains(err.Error(), "resolv.conf") {
 		t.Errorf("Setup: %v", err)
 	}
-	if ids := recorded(t, m.Engine); len(ids) > 0 || m.namespaces.Exists(filepath.Join(m.config.NetnsDir, "a")) {
+	if ids := recorded(t, m.Engine); len(ids) > 0 || m.namespaces.Exists(filepath.Join(m.env.Config.NetnsDir, "a")) {
 		t.Errorf("on record are %v", ids)
 	}
 }

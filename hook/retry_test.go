@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -31,7 +32,7 @@ func TestTryLater(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemory(t, nil)
 			m.network(t, "web", "bridge")
-			m.config.pause = sleep
+			m.env.Config.Pause = config.Sleep
 			adds := 0
 			m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
 				if !strings.HasPrefix(c.String(), "ADD") {

@@ -81,7 +81,7 @@ func TestRollbackOrder(t *testing.T) {
 			if _, err := m.Status(t.Context(), "w1"); !errors.Is(err, state.ErrNotFound) {
 				t.Errorf("on record: %v", err)
 			}
-			if m.namespaces.Exists(m.config.NetnsDir + "/w1") {
+			if m.namespaces.Exists(m.env.Config.NetnsDir + "/w1") {
 				t.Error("the namespace is left")
 			}
 		})
@@ -92,7 +92,7 @@ func TestRollbackOrder(t *testing.T) {
 // cause, and the error tells both.
 func TestRollbackThatFails(t *testing.T) {
 	m := chained(t)
-	m.config.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Leftover) []error {
+	m.env.Config.Cleaner = cleanerFunc(func(_ context.Context, dead []state.Leftover) []error {
 		return []error{fmt.Errorf("%d rules are left", len(dead[0].Suspects))}
 	})
 	stuck := errors.New("the device is busy")
@@ -117,14 +117,14 @@ func TestRollbackThatFails(t *testing.T) {
 	if left.Interface != "net1" || left.Phase != state.Pending || !strings.Contains(left.Error, "the device is busy") {
 		t.Errorf("got %+v", left)
 	}
-	if !m.namespaces.Exists(m.config.NetnsDir + "/w1") {
+	if !m.namespaces.Exists(m.env.Config.NetnsDir + "/w1") {
 		t.Error("the namespace of what is attached still is removed")
 	}
 	m.exec.answer = nil
 	if err := m.Teardown(t.Context(), "w1"); err != nil {
 		t.Errorf("Teardown: %v", err)
 	}
-	if ids := recorded(t, m.Engine); len(ids) > 0 || m.namespaces.Exists(m.config.NetnsDir+"/w1") {
+	if ids := recorded(t, m.Engine); len(ids) > 0 || m.namespaces.Exists(m.env.Config.NetnsDir+"/w1") {
 		t.Errorf("on record are %v", ids)
 	}
 }
@@ -201,7 +201,7 @@ func TestDelBetweenAttemptsFails(t *testing.T) {
 func TestObstacleEndsInThePause(t *testing.T) {
 	m := chained(t)
 	isGone, left := false, false
-	m.config.pause = func(context.Context, time.Duration) error {
+	m.env.Config.Pause = func(context.Context, time.Duration) error {
 		isGone = true
 		return nil
 	}
@@ -240,7 +240,7 @@ func TestPausesEnd(t *testing.T) {
 		}
 		return false, nil, nil
 	}
-	m.config.pause = func(ctx context.Context, d time.Duration) error {
+	m.env.Config.Pause = func(ctx context.Context, d time.Duration) error {
 		if d < time.Second || d >= 2*time.Second {
 			t.Errorf("a pause of %s", d)
 		}
@@ -271,7 +271,7 @@ func TestPartialResult(t *testing.T) {
 				if c.String() != "ADD second-a eth0" {
 					return false, nil, nil
 				}
-				r, err := m.store.Read("w1")
+				r, err := m.env.Store.Read("w1")
 				if err != nil || r.Attachments[0].Phase != state.Adding {
 					t.Errorf("recorded is %+v, %v", r, err)
 					return true, nil, permanent

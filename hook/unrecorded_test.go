@@ -28,9 +28,9 @@ func TestUndoOfUnrecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := state.Allocation{ID: "a", Mode: state.ModeSetup, Netns: ownNetns}
-	o := e.on(state.Record{Allocation: a})
+	o := e.env.On(state.Record{Allocation: a})
 	cached := state.Attachment{Network: "n", Interface: "eth9", Batch: onrecord.SetupBatch, ContainerID: "a", ConfList: mark(t, list, a), Result: []byte(`{"cniVersion": "1.1.0"}`)}
-	if err := o.config.cache().Write(cached, o.record.Allocation.Netns); err != nil {
+	if err := o.Config.Cache().Write(cached, o.Record.Allocation.Netns); err != nil {
 		t.Fatal(err)
 	}
 	_, err := e.Setup(context.Background(), Request{ID: "a", Netns: a.Netns, Networks: []selection.Element{{Name: "n", Interface: loopback.Name}}})

@@ -25,13 +25,13 @@ import (
 // interface is lo.
 func setUp(t *testing.T, e *Engine, check fakecni.Behaviour, edit func(*state.Allocation, []state.Attachment)) {
 	t.Helper()
-	ns, err := e.config.Namespaces.Open(ownNetns)
+	ns, err := e.env.Config.Namespaces.Open(ownNetns)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ns.Close()
 	a := state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: "cni/multi/lo", Netns: ownNetns, NetnsID: ns.ID(), Digest: "x"}
-	script := fakecni.Script{Log: filepath.Join(e.config.NetnsDir, "calls"), Verbs: map[string]fakecni.Behaviour{"CHECK": check}}
+	script := fakecni.Script{Log: filepath.Join(e.env.Config.NetnsDir, "calls"), Verbs: map[string]fakecni.Behaviour{"CHECK": check}}
 	attachments := []state.Attachment{
 		{Network: "n", Interface: "lo", ContainerID: "a1", Batch: onrecord.SetupBatch, Phase: state.Attached, ConfList: fakeList(t, "n", script), Status: json.RawMessage("{}"), CheckPassed: true},
 		{Network: "m", Interface: "none0", Index: 1, Phase: state.Pending, Batch: state.Batch{Kind: state.BatchExtend, ID: "of a task"}, ConfList: fakeList(t, "m", script)},
@@ -39,7 +39,7 @@ func setUp(t *testing.T, e *Engine, check fakecni.Behaviour, edit func(*state.Al
 	if edit != nil {
 		edit(&a, attachments)
 	}
-	lock, err := e.store.Lock(t.Context(), a.ID)
+	lock, err := e.env.Store.Lock(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestVerify(t *testing.T) {
 					c.CallTimeout = time.Second
 				}
 			})
-			e.config.pause = func(context.Context, time.Duration) error { return nil }
+			e.env.Config.Pause = func(context.Context, time.Duration) error { return nil }
 			if test.check.FailTimes > 0 {
 				test.check.Counter = filepath.Join(t.TempDir(), "counter")
 			}
@@ -102,11 +102,11 @@ func TestVerify(t *testing.T) {
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
-			log, _ := os.ReadFile(filepath.Join(e.config.NetnsDir, "calls")) // none without a call
+			log, _ := os.ReadFile(filepath.Join(e.env.Config.NetnsDir, "calls")) // none without a call
 			if calls := strings.Count(string(log), "CHECK lo"); calls != test.calls || strings.Contains(string(log), "none0") {
 				t.Errorf("want %d CHECKs of lo alone:\n%s", test.calls, log)
 			}
-			if left, _ := filepath.Glob(e.config.CacheDir + "/*"); left != nil {
+			if left, _ := filepath.Glob(e.env.Config.CacheDir + "/*"); left != nil {
 				t.Errorf("libcni's cache was written: %v", left)
 			}
 		})
@@ -116,9 +116,9 @@ func TestVerify(t *testing.T) {
 // TestVerifyDoesNotWait for an allocation that is locked.
 func TestVerifyDoesNotWait(t *testing.T) {
 	e := fakeEngine(t, nil)
-	e.config.pause = func(context.Context, time.Duration) error { return nil }
+	e.env.Config.Pause = func(context.Context, time.Duration) error { return nil }
 	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule"}, nil)
-	lock, err := e.store.Lock(t.Context(), "a1")
+	lock, err := e.env.Store.Lock(t.Context(), "a1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestVerifyDoesNotWait(t *testing.T) {
 // TestVerifyUnrecorded: without a record only the interface tells.
 func TestVerifyUnrecorded(t *testing.T) {
 	e := fakeEngine(t, nil)
-	e.config.pause = func(context.Context, time.Duration) error { return nil }
+	e.env.Config.Pause = func(context.Context, time.Duration) error { return nil }
 	for _, test := range []struct{ netns, iface, want string }{
 		{ownNetns, "lo", ""},
 		{ownNetns, "none0", "has no interface none0"},
@@ -159,11 +159,11 @@ func TestVerifyDamagedRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := fakeEngine(t, nil)
-			e.config.pause = func(context.Context, time.Duration) error { return nil }
+			e.env.Config.Pause = func(context.Context, time.Duration) error { return nil }
 			setUp(t, e, fakecni.Behaviour{}, func(_ *state.Allocation, all []state.Attachment) {
 				all[0].Phase, all[0].Interface = test.phase, test.iface
 			})
-			appendLine(t, filepath.Join(e.config.StateDir, "allocations", "a1", "journal"), "spoiled\n")
+			appendLine(t, filepath.Join(e.env.Config.StateDir, "allocations", "a1", "journal"), "spoiled\n")
 			err := e.Verify(t.Context(), Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"})
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
@@ -189,13 +189,13 @@ func appendLine(t *testing.T, path, line string) {
 // TestVerifyRecordChanges while a plugin looks: what it reports may be the change.
 func TestVerifyRecordChanges(t *testing.T) {
 	e := fakeEngine(t, nil)
-	e.config.pause = func(context.Context, time.Duration) error { return nil }
+	e.env.Config.Pause = func(context.Context, time.Duration) error { return nil }
 	dir := t.TempDir()
 	begun, release := filepath.Join(dir, "begun"), filepath.Join(dir, "release")
 	setUp(t, e, fakecni.Behaviour{Code: 999, Msg: "no rule", Mark: begun, Await: release}, nil)
 	done := make(chan error, 1)
 	v := Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"}
-	look := func() error { _, err := e.verifyOnce(t.Context(), v); return err }
+	look := func() error { return e.Verify(t.Context(), v) }
 	go func() { done <- look() }()
 	for {
 		if _, err := os.Stat(begun); err == nil {
@@ -203,7 +203,7 @@ func TestVerifyRecordChanges(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	lock, err := e.store.Lock(t.Context(), "a1")
+	lock, err := e.env.Store.Lock(t.Context(), "a1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestVerifyLeavesTimeForTheSecondLook(t *testing.T) {
 	})
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
-	e.config.pause = func(context.Context, time.Duration) error { return ctx.Err() }
+	e.env.Config.Pause = func(context.Context, time.Duration) error { return ctx.Err() }
 	err := e.Verify(ctx, Verification{ID: "a1", Owner: "cni/multi/lo", Netns: ownNetns, Interface: "lo"})
 	if err == nil || !strings.Contains(err.Error(), "interface is gone") {
 		t.Errorf("got %v", err)

@@ -59,7 +59,7 @@ func PathOf(path string, is Absence) string {
 // none outside of the namespace. Else a task may have changed the MAC, and nothing proves whose it is: then
 // DEL removes it, as CNI requires.
 func mayOwn(a state.Attachment, i netns.Interface) bool {
-	if a.Planned && a.FormerResult != nil { // nothing of it is left: see recordUndone
+	if a.Planned && a.FormerResult != nil { // nothing of it is left: see RecordUndone
 		return false
 	}
 	if a.DeviceKind != "" { // the plugin would name it after its alias, which a task may have changed

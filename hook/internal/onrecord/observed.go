@@ -41,6 +41,14 @@ type DNS struct {
 	Options  []string `json:"options,omitempty"`
 }
 
+// Selections of an allocation's DNS, besides the name of one of its networks.
+const (
+	// PrimaryDNS is that of the primary network.
+	PrimaryDNS = "primary"
+	// MergedDNS is the primary's, then those of the extra networks in the order of their interfaces' numbering.
+	MergedDNS = "merge"
+)
+
 // PortMapping is a port of the host that is mapped to the attachment. For the keys of
 // earlier records see DNS.
 type PortMapping struct {

@@ -9,23 +9,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/policy"
-)
-
-// Selections of an allocation's DNS, besides the name of one of its networks.
-const (
-	// PrimaryDNS: that of the primary network.
-	PrimaryDNS = "primary"
-	// MergedDNS: the primary's, then those of the extra networks in the order of their
-	// interfaces' numbering.
-	MergedDNS = "merge"
 )
 
 // selectDNS returns whose DNS the allocation gets: the request's choice, else the primary
 // network's option, else the host's, else the primary's. A network that is not attached
 // is refused.
 func (p *Plan) selectDNS(r Request, host policy.Source) (string, error) {
-	selected, source := cmp.Or(r.DNS, host.DNS, PrimaryDNS), ""
+	selected, source := cmp.Or(r.DNS, host.DNS, onrecord.PrimaryDNS), ""
 	if r.DNS == "" && host.DNS != "" {
 		source = host.File
 	}
@@ -50,7 +42,7 @@ func (p *Plan) primary() Attachment {
 // checkDNS refuses a network that the plan does not have. source is the file that names
 // it; empty: the request does.
 func (p *Plan) checkDNS(selected, source string) error {
-	if selected == PrimaryDNS || selected == MergedDNS {
+	if selected == onrecord.PrimaryDNS || selected == onrecord.MergedDNS {
 		return nil
 	}
 	var attached []string
@@ -61,7 +53,7 @@ func (p *Plan) checkDNS(selected, source string) error {
 		attached = append(attached, a.Attachment.Network)
 	}
 	slices.Sort(attached)
-	reason := fmt.Sprintf("is no network of the allocation: want %s, %s, or one of %s", PrimaryDNS, MergedDNS, strings.Join(slices.Compact(attached), ", "))
+	reason := fmt.Sprintf("is no network of the allocation: want %s, %s, or one of %s", onrecord.PrimaryDNS, onrecord.MergedDNS, strings.Join(slices.Compact(attached), ", "))
 	if source != "" {
 		reason += ", in " + source
 	}

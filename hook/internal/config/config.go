@@ -1,0 +1,210 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package config has the configuration of the engine: where it finds and keeps things, the seams to the host, to plugins and to
+// observers, what executes a network, and which keys keep a network from being attached.
+package config
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/cache"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/resolvconf"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Config says where a Hook finds and keeps things. The zero value is usable:
+// every field has a default.
+type Config struct {
+	// ConfDirs hold the network configurations; the first that has a name wins.
+	// Default: cniconf.DefaultDir.
+	ConfDirs []string
+	// Networks are found before those of ConfDirs, and make them optional. Default:
+	// none.
+	Networks []*cniconf.Network
+	// PluginDirs are searched for CNI plugins. Default: CNI_PATH, else
+	// cniconf.DefaultPluginDirs.
+	PluginDirs []string
+	// StateDir holds the records. Default: state.DefaultDir.
+	StateDir string
+	// CacheDir is libcni's cache, which is also the fallback when the records
+	// are lost. Default: /var/lib/cni.
+	CacheDir string
+	// NetnsDir is where namespaces are pinned that Setup makes itself.
+	// Default: netns.DefaultDir.
+	NetnsDir string
+	// ResolvConfDir is where the resolv.conf files of the namespaces are written that
+	// Setup makes itself, each in a directory with the namespace's name. Default:
+	// resolvconf.DefaultDir.
+	ResolvConfDir string
+	// HostResolvConf are files with the host's name servers, for namespaces whose
+	// networks have none: the first with servers that other namespaces can reach is used.
+	// Default: /etc/resolv.conf, then that of systemd-resolved.
+	HostResolvConf []string
+	// Executor is ExecutorAuto or ExecutorPlugins. Default: ExecutorAuto.
+	Executor string
+	// InProcess executes networks in this process. Default: that of package inprocess,
+	// and none if Exec is set.
+	InProcess InProcess
+	// Connect is for the pools of allocnet-ipam that are executed in process. Default: the
+	// program allocnet-ipam is executed where the store of a pool is needed.
+	Connect Connect
+	// Exec finds and runs CNI plugins. Default: they run as processes, each in a
+	// process group of its own, which is killed at the deadline of the call.
+	Exec invoke.Exec
+	// Namespaces makes and opens the namespaces of allocations. Default: those of the
+	// kernel, which needs root.
+	Namespaces kernel.Namespaces
+	// Host is the network namespace in which plugins make bridges and map ports.
+	// Default: that of this process.
+	Host kernel.Host
+	// CallTimeout is the deadline of one plugin call; a plugin that exceeds
+	// it is killed with its process group. Default: 60 s.
+	CallTimeout time.Duration
+	// PolicyFile holds the rules for all networks of the host. Default:
+	// policy.DefaultFile; a file that does not exist has none.
+	PolicyFile string
+	// OwnerGone tells, by Request.Owner, whether what an allocation was made for
+	// is gone although its namespace lives; an error is that it is not known. GC
+	// asks. Default: namespaces alone decide.
+	OwnerGone func(ctx context.Context, owner string) (bool, error)
+	// Cleaner does forced cleanup. Default: that of package cleanup. NoCleaner turns
+	// it off: then what a DEL leaves stays recorded as pending.
+	Cleaner Cleaner
+	// Observers are told of every operation: metrics, events. Default: none.
+	Observers []Observer
+	// Logger gets one line for each step that matters. Default: none.
+	Logger hclog.Logger
+	// ChangeFile makes a change of a resolv.conf. Default: as it is.
+	ChangeFile func(op, path string, change func() error) error
+	// Pause waits between attempts, and between looks. Default: for the time, or until the context ends.
+	Pause func(ctx context.Context, d time.Duration) error
+}
+
+// WithDefaults returns the configuration with the defaults of what it lacks.
+func (c Config) WithDefaults() Config {
+	if len(c.ConfDirs) == 0 {
+		c.ConfDirs = []string{cniconf.DefaultDir}
+	}
+	setDefault(&c.StateDir, state.DefaultDir)
+	setDefault(&c.CacheDir, "/var/lib/cni")
+	setDefault(&c.NetnsDir, netns.DefaultDir)
+	setDefault(&c.ResolvConfDir, resolvconf.DefaultDir)
+	if len(c.HostResolvConf) == 0 {
+		c.HostResolvConf = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
+	}
+	setDefault(&c.PolicyFile, policy.DefaultFile)
+	setDefault(&c.CallTimeout, time.Minute)
+	setDefault(&c.Executor, ExecutorAuto)
+	if c.InProcess == nil && c.Exec == nil {
+		c.InProcess = executor{c.Connect}
+	}
+	if c.Namespaces == nil {
+		c.Namespaces = kernel.NewNamespaces()
+	}
+	if c.Host == nil {
+		c.Host = kernel.NewHost()
+	}
+	if c.Pause == nil {
+		c.Pause = Sleep
+	}
+	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	if c.Cleaner == nil {
+		c.Cleaner = &cleanup.Cleaner{CacheDir: c.CacheDir, Logger: c.Logger}
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// OpenNamespace opens the namespace on record; the error is netns.ErrMissing if it is gone.
+func (c Config) OpenNamespace(a state.Allocation) (kernel.Namespace, error) {
+	return state.OpenNamespace(a, c.Namespaces.Open)
+}
+
+// Cache is libcni's cache.
+func (c Config) Cache() cache.Dir { return cache.Dir(c.CacheDir) }
+
+// Sleep pauses for d and returns early, with the cause, when ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// ResolvConf is the resolv.conf of a namespace that Setup makes.
+func (c Config) ResolvConf(id string) resolvconf.File {
+	return resolvconf.File{Dir: c.ResolvConfDir, Name: id, Intercept: c.ChangeFile}
+}
+
+// Cleaner removes from the host what a DEL left behind. Setup and Teardown
+// call it when a DEL failed and whenever the namespace is missing, because
+// plugins then report success and leave their rules.
+type Cleaner interface {
+	// Clean removes what plugins left of the allocations, with one scan of the host
+	// for all. It returns one error for each allocation, nil when nothing is left;
+	// calling again is safe.
+	Clean(ctx context.Context, leftovers []state.Leftover) []error
+	// Covers tells whether Clean removes all that the plugins of an attachment
+	// leave outside of its namespace: then DEL is not needed after a reboot.
+	Covers(a state.Attachment) bool
+	// Left is what a plugin of an attachment has left whose DEL reports success; nil: nothing.
+	Left(ctx context.Context, a state.Attachment, plugin string) error
+}
+
+// NoCleaner turns forced cleanup off.
+var NoCleaner Cleaner = noCleaner{}
+
+type noCleaner struct{}
+
+// Clean removes nothing: an attachment is gone if its DEL succeeded.
+func (noCleaner) Clean(_ context.Context, leftovers []state.Leftover) []error {
+	errs := make([]error, len(leftovers))
+	for i, l := range leftovers {
+		for _, s := range l.Suspects {
+			errs[i] = errors.Join(errs[i], s.DelErr)
+		}
+	}
+	return errs
+}
+
+// Covers is false: every DEL is needed.
+func (noCleaner) Covers(state.Attachment) bool { return false }
+
+// Left is nil: a DEL that reports success has succeeded.
+func (noCleaner) Left(context.Context, state.Attachment, string) error { return nil }
+
+// Force has the cleaner remove what allocations left, and reports it.
+func (c Config) Force(ctx context.Context, reason Reason, leftovers []state.Leftover) []error {
+	started := time.Now()
+	errs := c.Cleaner.Clean(ctx, leftovers)
+	for i, l := range leftovers {
+		for _, s := range l.Suspects {
+			c.Report(NewObservation(OpCleanup, reason, l.Allocation, s.Attachment, 1, started, errs[i]))
+		}
+	}
+	return errs
+}

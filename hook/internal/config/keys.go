@@ -1,0 +1,68 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/inprocess"
+	"github.com/allocnet/allocnet/internal/strictjson"
+	"github.com/allocnet/allocnet/policy"
+)
+
+// CheckKeys returns why the keys of a network keep it from being attached: those of its rules, host names in conditions,
+// and those of plugins that this process would execute. Where the plugins are executed, a newer
+// one may know a key that is unknown here.
+func (c Config) CheckKeys(n *cniconf.Network) error {
+	c = c.WithDefaults()
+	options, err := policy.Of(n)
+	if err != nil {
+		return err
+	}
+	if err := checkConditions(n); err != nil {
+		return err
+	}
+	mistakes, err := c.mistakes(n)
+	if err != nil || len(mistakes) == 0 {
+		return err
+	}
+	switch {
+	case c.Executor == ExecutorPlugins, options.Executor == policy.ExecutorPlugins:
+		return nil
+	case c.ReasonForPlugins(n.List, options.Executor) == nil, n.CheckPlugins(c.PluginDirs) != nil:
+		return errdefs.As(errdefs.Refused, mistakes[0])
+	}
+	return nil
+}
+
+// Warnings returns what is wrong with a network and does not keep it from being attached: keys
+// that its plugins, which are executed, may not know.
+func (c Config) Warnings(n *cniconf.Network) []string {
+	mistakes, err := c.WithDefaults().mistakes(n)
+	if err != nil || c.CheckKeys(n) != nil {
+		return nil
+	}
+	var warnings []string
+	for _, m := range mistakes {
+		warnings = append(warnings, m.Error()+" (the plugin is executed, and may ignore the key)")
+	}
+	return warnings
+}
+
+// mistakes returns those in the keys of the network's plugins.
+func (c Config) mistakes(n *cniconf.Network) ([]*strictjson.Mistake, error) {
+	var all []*strictjson.Mistake
+	if c.InProcess == nil {
+		return nil, nil
+	}
+	for i, text := range n.Plugins {
+		p := n.List.Plugins[i].Network
+		found, err := inprocess.Mistakes(p.Type, p.IPAM.Type, text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}

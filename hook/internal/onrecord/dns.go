@@ -1,0 +1,41 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package onrecord
+
+import (
+	"cmp"
+
+	"github.com/allocnet/allocnet/internal/resolvconf"
+	"github.com/allocnet/allocnet/state"
+)
+
+// SelectedDNS returns the DNS of an allocation from that of its attachments, in their
+// order, and the values in it that resolvers do not accept or use.
+func SelectedDNS(selection string, attachments []Attachment) (DNS, []string) {
+	var found []resolvconf.Config
+	for _, a := range attachments {
+		c := resolvconf.Config(a.DNS)
+		if a.Phase != state.Attached && a.Phase != Reattaching || !hasSelectedDNS(selection, a) || c.IsEmpty() {
+			continue
+		}
+		found = append(found, c)
+		if selection != MergedDNS { // of several attachments to a network the first that has any
+			break
+		}
+	}
+	normal, dropped := resolvconf.Merge(found...).Normalize()
+	return DNS(normal), dropped
+}
+
+// hasSelectedDNS tells whether the DNS of an attachment is selected. A network can have the
+// name "primary" or "merge", which select others.
+func hasSelectedDNS(selection string, a Attachment) bool {
+	switch cmp.Or(selection, PrimaryDNS) {
+	case MergedDNS:
+		return true
+	case PrimaryDNS:
+		return a.Primary
+	}
+	return a.Network == selection
+}

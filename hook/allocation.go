@@ -6,134 +6,31 @@ package hook
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
-	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
-	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
+)
+
+// What callers see.
+type (
+	// Allocation is an allocation with its attachments.
+	Allocation = allocation.Allocation
+	// Attachment is one network of an allocation.
+	Attachment = allocation.Attachment
+	// Observed is what an attachment has.
+	Observed = allocation.Observed
+	// DNS is the DNS configuration that the plugins returned.
+	DNS = allocation.DNS
+	// PortMapping is a port of the host that is mapped to the attachment.
+	PortMapping = allocation.PortMapping
+	// NetworkStatus is an element of network-status.
+	NetworkStatus = allocation.NetworkStatus
 )
 
 // Reattaching is the phase of an attachment that was detached to be attached again, and is not attached yet.
 // Records have Attached, so that nothing rolls the allocation back, and the former result.
-const Reattaching state.Phase = "reattaching"
-
-// Allocation is an allocation with its attachments.
-type Allocation struct {
-	ID string `json:"id"`
-	// Identity is whose it is, as the orchestrator says.
-	Identity policy.Identity `json:"identity,omitzero"`
-	// Owner identifies the caller of Setup; see Request.
-	Owner string `json:"owner,omitempty"`
-	Netns string `json:"netns"`
-	// Attachments come primary first, then in the order of their interfaces'
-	// numbering.
-	Attachments []Attachment `json:"attachments"`
-	// DNSSelection says whose DNS the allocation has: PrimaryDNS, MergedDNS, or the name
-	// of a network. Empty: the record is of an earlier build, and means PrimaryDNS.
-	DNSSelection string `json:"dnsSelection,omitempty"`
-	// DNS is that selection, with at most three servers.
-	DNS DNS `json:"dns,omitzero"`
-	// ResolvConf is the path of the namespace's resolv.conf, if allocnet made the
-	// namespace. Empty: another program did.
-	ResolvConf string    `json:"resolvConf,omitempty"`
-	Created    time.Time `json:"created"`
-	// Damaged says which parts of the record could not be read.
-	Damaged []string `json:"damaged,omitempty"`
-	// Error says, in a list, why the record cannot be read: then nothing but the
-	// ID is known, and the allocation may live.
-	Error string `json:"error,omitempty"`
-}
-
-// Attachment is one network of an allocation.
-type Attachment struct {
-	Network   string `json:"network"`
-	Interface string `json:"interface"`
-	Primary   bool   `json:"primary"`
-	// Task is Request.Task of the Extend that attached it.
-	Task string `json:"task,omitempty"`
-	// Phase is that of the record, Reattaching, or, from Engine.Current, Missing.
-	Phase state.Phase `json:"phase"`
-	// Missing is what is gone, in the phase Missing.
-	Missing string `json:"missing,omitempty"`
-	Observed
-	// Attempts is the number of ADD calls, or in phase "pending" of teardowns.
-	Attempts int       `json:"attempts"`
-	Error    string    `json:"error,omitempty"`
-	Created  time.Time `json:"created"`
-	// Result is the CNI result in the version of the network's conflist. In
-	// phase "adding" it is that of the plugins that are done.
-	Result json.RawMessage `json:"result,omitempty"`
-}
-
-// What an attachment has: its parts are described where records are read.
-type (
-	// Observed is what an attachment has, as its plugins reported it and as the
-	// namespace showed what they did not report.
-	Observed = onrecord.Observed
-	// DNS is the DNS configuration that the plugins returned.
-	DNS = onrecord.DNS
-	// PortMapping is a port of the host that is mapped to the attachment.
-	PortMapping = onrecord.PortMapping
-)
-
-// NetworkStatus is an element of network-status as the network plumbing
-// working group defines it (Multi-Network Specification, "Network Attachment
-// Status").
-type NetworkStatus struct {
-	Name      string           `json:"name"`
-	Interface string           `json:"interface"`
-	IPs       []string         `json:"ips,omitempty"`
-	MAC       string           `json:"mac,omitempty"`
-	MTU       int              `json:"mtu,omitempty"`
-	Default   bool             `json:"default,omitempty"`
-	DNS       NetworkStatusDNS `json:"dns"`
-	Gateway   []string         `json:"gateway,omitempty"`
-}
-
-// NetworkStatusDNS is the DNS part of a NetworkStatus.
-type NetworkStatusDNS struct {
-	Nameservers []string `json:"nameservers,omitempty"`
-	Domain      string   `json:"domain,omitempty"`
-	Search      []string `json:"search,omitempty"`
-	Options     []string `json:"options,omitempty"`
-}
-
-// NetworkStatus returns the allocation's network-status, primary first.
-func (a *Allocation) NetworkStatus() []NetworkStatus {
-	list := make([]NetworkStatus, len(a.Attachments))
-	for i, attachment := range a.Attachments {
-		list[i] = attachment.networkStatus()
-	}
-	return list
-}
-
-func (a Attachment) networkStatus() NetworkStatus {
-	s := NetworkStatus{
-		Name:      a.Network,
-		Interface: a.Interface,
-		MAC:       a.MAC,
-		MTU:       a.MTU,
-		Default:   a.Primary,
-		DNS:       NetworkStatusDNS{a.DNS.Servers, a.DNS.Domain, a.DNS.Searches, a.DNS.Options},
-	}
-	for _, address := range a.Addresses {
-		s.IPs = append(s.IPs, address.Addr().String())
-	}
-	for _, gateway := range a.Gateways {
-		s.Gateway = append(s.Gateway, gateway.String())
-	}
-	return s
-}
-
-// Addresses returns all addresses of the allocation, the primary's first.
-func (a *Allocation) Addresses() []netip.Prefix {
-	var all []netip.Prefix
-	for _, attachment := range a.Attachments {
-		all = append(all, attachment.Addresses...)
-	}
-	return all
-}
+const Reattaching = allocation.Reattaching
 
 // describe turns a record into what callers see.
 func describe(r state.Record) (*Allocation, error) {

@@ -11,11 +11,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/cniexec"
@@ -23,56 +22,17 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Details are what is recorded of an attachment beside Attachment, and what it has on the host
-// beside links.
-type Details struct {
-	Network   string `json:"network"`
-	Interface string `json:"interface"`
-	// ContainerID is what its plugins get as CNI_CONTAINERID.
-	ContainerID string `json:"containerID"`
-	// Executor is what executed ADD, in-process or plugins. Empty: ADD has not begun.
-	Executor state.Executor `json:"executor,omitempty"`
-	// CNIVersion is that of the recorded conflist.
-	CNIVersion string `json:"cniVersion,omitempty"`
-	// Plugins are those of the recorded conflist, by type.
-	Plugins []string `json:"plugins,omitempty"`
-	// Updated is when the record was changed last.
-	Updated time.Time `json:"updated"`
-	// Rules are those that the attachment has to have for itself.
-	Rules []Rule `json:"rules,omitempty"`
-	// RulesError is why not all rules are known. Empty: they are.
-	RulesError string  `json:"rulesError,omitempty"`
-	Leases     []Lease `json:"leases,omitempty"`
-}
-
-// Rule is a rule of the host's packet filters.
-type Rule struct {
-	// Program is iptables, ip6tables or nft.
-	Program string `json:"program"`
-	// Table has the family before the name for nft.
-	Table string `json:"table"`
-	Chain string `json:"chain"`
-	// Rule is what the program prints for it.
-	Rule    string `json:"rule"`
-	Present bool   `json:"present"`
-}
+// What is told of an attachment beside Attachment.
+type (
+	// Details are what is recorded of it, and what it has on the host beside links.
+	Details = allocation.Details
+	// Rule is a rule of the host's packet filters.
+	Rule = allocation.Rule
+	// Lease is that of an address from a pool.
+	Lease = allocation.Lease
+)
 
 const hostLocal = "host-local"
-
-// Lease is that of an address from a pool of host-local or allocnet-ipam.
-type Lease struct {
-	Address netip.Addr `json:"address"`
-	// Plugin is host-local or allocnet-ipam.
-	Plugin string `json:"plugin"`
-	// Pool is the name of the pool of allocnet-ipam, and the network for host-local.
-	Pool string `json:"pool"`
-	// Block is that of allocnet-ipam. Zero: the address is reserved, or of host-local.
-	Block ipam.Block `json:"block,omitzero"`
-	// Since is when the lease was made. Zero: there is none.
-	Since time.Time `json:"since,omitzero"`
-	// Problem is why the attachment does not have the lease. Empty: it does.
-	Problem string `json:"problem,omitempty"`
-}
 
 // Details returns those of each attachment of an allocation. It changes nothing, waits for no lock
 // of the allocation, and runs no plugin; programs that list the host's rules are run.
@@ -133,7 +93,7 @@ func (o *operation) rules(ctx context.Context, at int, list *libcni.NetworkConfi
 	found, err := o.config.InProcess.ListRules(ctx, p.changes)
 	rules := make([]Rule, len(found))
 	for i, r := range found {
-		rules[i] = Rule{r.Program, r.Table, r.Chain, r.Text, r.Present}
+		rules[i] = Rule{Program: r.Program, Table: r.Table, Chain: r.Chain, Rule: r.Text, Present: r.Present}
 	}
 	return rules, err
 }

@@ -32,7 +32,7 @@ func TestDetails(t *testing.T) {
 			}
 			var want []Rule
 			if d.Interface == "net2" {
-				want = []Rule{{"iptables", "nat", "POSTROUTING", "a rule", false}}
+				want = []Rule{{Program: "iptables", Table: "nat", Chain: "POSTROUTING", Rule: "a rule"}}
 			}
 			if !slices.Equal(d.Rules, want) {
 				t.Errorf("%s has %+v, want %+v", d.Interface, d.Rules, want)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -54,22 +55,7 @@ type RepairRequest struct {
 }
 
 // Remover is a process that has removed rules, as the kernel has told.
-type Remover struct {
-	// Name is what the process calls itself, printable.
-	Name string `json:"name"`
-	// PID is the process's, in the first PID namespace. Of one that has ended it is that of its thread.
-	PID int `json:"pid"`
-	// Parent is the name of the process that started it, printable. Empty: it is not known.
-	Parent string `json:"parent,omitempty"`
-}
-
-func (r Remover) String() string {
-	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
-	if r.Parent != "" {
-		text += ", started by " + r.Parent
-	}
-	return text
-}
+type Remover = allocation.Remover
 
 // SkippedReattachment is Drift.Skipped of an attachment that has to be attached again; see Defer.
 const SkippedReattachment = "it has to be attached again"

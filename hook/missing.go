@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -15,8 +16,8 @@ import (
 )
 
 // Missing is the phase of an attachment that is attached on record, and whose namespace or interface is
-// gone, unless a task has moved the interface. No record has it.
-const Missing state.Phase = "missing"
+// gone. No record has it.
+const Missing = allocation.Missing
 
 // What an attachment in the phase Missing lacks.
 const (

@@ -129,7 +129,9 @@ func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
 		all = append(all, poolJSON{Pool: name, Ranges: []ipam.Range{}, Reserved: []netip.Prefix{}, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}, Error: broken[name].Error()})
 	}
 	healthy := !slices.ContainsFunc(all, func(p poolJSON) bool { return p.Error != "" })
-	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error { return printPools(w, t, all) }}, unhealthy(healthy)
+	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error {
+		return printApart(w, all, func(p poolJSON) error { return p.print(w, t) })
+	}}, unhealthy(healthy)
 }
 
 // showPool opens a pool and shows it.
@@ -213,20 +215,6 @@ func (p *poolJSON) addFamilies(c *ipam.Config, usage pool.Usage) {
 		}
 		p.Families = append(p.Families, f)
 	}
-}
-
-func printPools(w io.Writer, t terminal, all []poolJSON) error {
-	for i, p := range all {
-		if i > 0 {
-			if _, err := fmt.Fprintln(w); err != nil {
-				return err
-			}
-		}
-		if err := p.print(w, t); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (p poolJSON) print(w io.Writer, t terminal) error {

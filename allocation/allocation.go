@@ -1,8 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package allocation has what is told of allocations and their attachments. The engine returns it, and the
-// agent's API and the command line send it as JSON, so that each thing has one type. It stands on the
+// Package allocation has what is asked for and told of allocations and their attachments. The engine gets
+// and returns it, and the agent's API and the command line have it as JSON, so that each thing has one type. It stands on the
 // standard library: a client of the agent links neither the engine nor netlink.
 package allocation
 

@@ -159,9 +159,7 @@ func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	p.Verified = usage.Verified
 	overview, unread := a.pool.Show(ctx)
 	_, host, err := a.open()
-	if unread = cmp.Or(unread, err); unread != nil {
-		p.Error = unread.Error()
-	}
+	p.Error = errorText(cmp.Or(unread, err))
 	p.addBlocks(overview, usage, host)
 	for _, e := range overview.Addresses {
 		p.Addresses = append(p.Addresses, addressJSON{e.Address, e.State, ownerOf(e.Host, host), e.Job})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -15,15 +16,10 @@ type detailer interface {
 	Details(ctx context.Context, id string) ([]hook.Details, error)
 }
 
-// details are api.Details.
-type details struct {
-	Attachments []hook.Details `json:"attachments"`
-}
-
 func (a *Agent) getDetails(r *http.Request) (any, error) {
 	all, err := a.engine.(detailer).Details(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	return details{append([]hook.Details{}, all...)}, nil
+	return api.Details{Attachments: append([]hook.Details{}, all...)}, nil
 }

@@ -38,6 +38,6 @@
 // rule in dist/prometheus, with a test that makes it fire in e2e/agent/testdata/alerts.test.yaml.
 //
 // A field of an answer is in agent/api and in openapi.json. Allocations and their details go out as the engine
-// has them (hook.Allocation), others are filled in the file of their subject, such as pool.go. Tests hold the
+// has them (package allocation), others are filled in the file of their subject, such as pool.go. Tests hold the
 // types of the API to those of the engine (wire_test.go) and to openapi.json (description_test.go).
 package agent

@@ -10,7 +10,6 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/repair"
-	"github.com/allocnet/allocnet/event"
 )
 
 func (a *Agent) getRepair(*http.Request) (any, error) {
@@ -20,7 +19,7 @@ func (a *Agent) getRepair(*http.Request) (any, error) {
 		wire.Damaged = append(wire.Damaged, wireDamage(d))
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.Repeated)) {
-		wire.Waiting = append(wire.Waiting, api.WaitingRepair{Allocation: id, Repairs: s.Repeated[id], RemovedBy: event.Removers(s.RemovedBy[id])})
+		wire.Waiting = append(wire.Waiting, api.WaitingRepair{Allocation: id, Repairs: s.Repeated[id], RemovedBy: s.RemovedBy[id]})
 	}
 	return wire, nil
 }
@@ -29,7 +28,7 @@ func wireDamage(d repair.Damage) api.Damage {
 	wire := api.Damage{
 		Allocation: d.Allocation, Network: d.Network, Interface: d.Interface,
 		Since: d.Since, Missing: append([]string{}, d.Missing...), Unrepairable: append([]string{}, d.Unrepairable...),
-		RemovedBy: event.Removers(d.RemovedBy),
+		RemovedBy: d.RemovedBy,
 	}
 	if d.Err != nil {
 		wire.Error = d.Err.Error()

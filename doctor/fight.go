@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 )
@@ -106,7 +105,7 @@ func (f *fight) removed() []string {
 
 // removers are the processes that have removed it often, by names, each with its last number.
 func (f *fight) removers() []string {
-	last := map[string]api.Remover{}
+	last := map[string]hook.Remover{}
 	names := make([][]string, len(f.repairs))
 	for i, e := range f.repairs {
 		for _, by := range e.RemovedBy {

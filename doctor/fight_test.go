@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/event"
+	"github.com/allocnet/allocnet/hook"
 )
 
 // TestFights: an attachment that is repaired again and again is a warning with both sides: with
@@ -43,7 +43,7 @@ func TestFights(t *testing.T) {
 		"warning various: eth0 on web was repaired 3 times in the last minute, by agent: another program removes 1, 2, 3"+others+fix+"various",
 	)
 	for i, pid := range []int{12, 13, 14} {
-		repairs[7+i].RemovedBy = []api.Remover{{Name: "iptables", PID: pid, Parent: "dockerd"}, {Name: "nft", PID: 1}}[:1+i%2]
+		repairs[7+i].RemovedBy = []hook.Remover{{Name: "iptables", PID: pid, Parent: "dockerd"}, {Name: "nft", PID: 1}}[:1+i%2]
 	}
 	r = &Report{}
 	fightFindings(r, repairs[7:], now, []string{"firewalld"})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -34,11 +35,7 @@ func subnetsOfHost(r *Report, networks []network, links func() ([]netns.Interfac
 // floating address may come later, so this is no error.
 func portsElsewhere(r *Report, record state.Record, isOwn func(netip.Addr) bool) {
 	for _, a := range record.Attachments {
-		var mappings []struct {
-			HostPort int    `json:"hostPort"`
-			Protocol string `json:"protocol"`
-			HostIP   string `json:"hostIP"`
-		}
+		var mappings []allocation.ChosenPort
 		data, err := json.Marshal(a.CapabilityArgs["portMappings"])
 		if err != nil || json.Unmarshal(data, &mappings) != nil {
 			continue // the plugin reports it

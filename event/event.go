@@ -31,7 +31,7 @@ func of(o hook.Observation, caller string) Event {
 		Time: time.Now().UTC(), Operation: string(o.Op), Outcome: string(o.Outcome()), Reason: string(o.Reason), Caller: caller,
 		Allocation: o.Allocation, Namespace: o.Identity.Namespace, Job: o.Identity.Job, Task: o.Task,
 		Networks: slices.Clone(o.Networks), Interface: o.Interface, Attempts: o.Attempts, Objects: o.Objects,
-		Missing: slices.Clone(o.Missing), RemovedBy: Removers(o.RemovedBy),
+		Missing: slices.Clone(o.Missing), RemovedBy: slices.Clone(o.RemovedBy),
 		Seconds: o.Took.Round(100 * time.Microsecond).Seconds(),
 	}
 	if o.Network != "" {
@@ -41,14 +41,6 @@ func of(o hook.Observation, caller string) Event {
 		e.Error = plain(o.Err.Error())
 	}
 	return e
-}
-
-// Removers returns processes that have removed rules as events have them.
-func Removers(all []hook.Remover) (removers []api.Remover) {
-	for _, r := range all {
-		removers = append(removers, api.Remover(r))
-	}
-	return removers
 }
 
 // plain returns an error of several lines as one.

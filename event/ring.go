@@ -148,11 +148,8 @@ func (r *ring) rotate() error {
 
 // lastKept returns the index of the newest event of previous; 0 if there is none.
 func (r *ring) lastKept() (uint64, error) {
-	file, err := os.OpenFile(r.path(previousFile), os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
+	file, err := openToRead(r.path(previousFile))
+	if err != nil || file == nil {
 		return 0, err
 	}
 	defer file.Close() //nolint:errcheck // read only

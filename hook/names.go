@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/attach"
 	"github.com/allocnet/allocnet/hook/internal/check"
 	"github.com/allocnet/allocnet/hook/internal/config"
@@ -21,7 +22,7 @@ type (
 	// Checked is the outcome of Check for one attachment.
 	Checked = check.Checked
 	// Details are what is recorded of an attachment beside Attachment, and what it has on the host beside links.
-	Details = check.Details
+	Details = allocation.Details
 	// CheckRequest says what CheckUnknown examines.
 	CheckRequest = check.UnknownRequest
 	// Verification names the allocation that a runtime checks.
@@ -35,27 +36,27 @@ type (
 	// Observer receives every operation.
 	Observer = config.Observer
 	// Remover is a process that has removed rules, as the kernel has told.
-	Remover = config.Remover
+	Remover = allocation.Remover
 	// DamageError is what was seen to be wrong with a network.
 	DamageError = inspect.DamageError
 	// Allocation is an allocation with its attachments.
-	Allocation = onrecord.Allocation
+	Allocation = allocation.Allocation
 	// Attachment is one network of an allocation.
-	Attachment = onrecord.Attachment
+	Attachment = allocation.Attachment
 	// DNS is the DNS configuration that the plugins returned.
-	DNS = onrecord.DNS
+	DNS = allocation.DNS
 	// NetworkStatus is an element of network-status as the network plumbing working group defines it (Multi-Network Specification, "Network Attachment Status").
-	NetworkStatus = onrecord.NetworkStatus
+	NetworkStatus = allocation.NetworkStatus
 	// Observed is what an attachment has, as its plugins reported it and as the namespace showed what they did not report.
-	Observed = onrecord.Observed
+	Observed = allocation.Observed
 	// PortMapping is a port of the host that is mapped to the attachment.
-	PortMapping = onrecord.PortMapping
+	PortMapping = allocation.PortMapping
 	// DamagedRecordError is an allocation whose record is damaged.
 	DamagedRecordError = operation.DamagedRecordError
 	// Error is the failure of one operation on one attachment.
 	Error = operation.Error
 	// Lease is that of an address from a pool of host-local or allocnet-ipam.
-	Lease = operation.Lease
+	Lease = allocation.Lease
 	// Request says which networks an allocation shall have.
 	Request = plan.Request
 	// RequestError is a request that is refused before anything is done.
@@ -75,14 +76,14 @@ type (
 	// RepairRequest says what RepairAttachments repairs.
 	RepairRequest = repair.Request
 	// Rule is a rule of the host's packet filters.
-	Rule = repair.Rule
+	Rule = allocation.Rule
 	// PortFamilyError is a chosen port of the host that no address of the attachment can serve.
 	PortFamilyError = step.PortFamilyError
 )
 
 // Values of these.
 const (
-	Missing               = check.Missing
+	Missing               = allocation.Missing
 	Done                  = config.Done
 	ExecutorAuto          = config.ExecutorAuto
 	ExecutorPlugins       = config.ExecutorPlugins
@@ -97,7 +98,7 @@ const (
 	ReasonRollback        = config.ReasonRollback
 	MergedDNS             = onrecord.MergedDNS
 	PrimaryDNS            = onrecord.PrimaryDNS
-	Reattaching           = onrecord.Reattaching
+	Reattaching           = allocation.Reattaching
 	IgnoreLeaks           = remove.IgnoreLeaks
 	RemoveLeaks           = remove.RemoveLeaks
 	ReportLeaks           = remove.ReportLeaks

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
@@ -113,7 +114,7 @@ func (f facts) pool(n *cniconf.Network, u cniconf.Usage) Pool {
 	p := Pool{Plugin: "host-local", Family: u.Family, Subnets: []netip.Prefix{}, Used: u.Used, Total: u.Total}
 	for _, all := range n.Pools() {
 		for _, r := range all.Ranges() {
-			if familyOf(r.Subnet) == u.Family && !slices.Contains(p.Subnets, r.Subnet) {
+			if fmt.Sprintf("ipv%d", ipam.FamilyOf(r.Subnet.Addr())) == u.Family && !slices.Contains(p.Subnets, r.Subnet) {
 				p.Subnets = append(p.Subnets, r.Subnet)
 			}
 		}
@@ -122,13 +123,6 @@ func (f facts) pool(n *cniconf.Network, u cniconf.Usage) Pool {
 		}
 	}
 	return p
-}
-
-func familyOf(p netip.Prefix) string {
-	if p.Addr().Is4() {
-		return "ipv4"
-	}
-	return "ipv6"
 }
 
 // share replaces the size of the ranges, which all hosts share, by that of this host's blocks.

@@ -23,16 +23,16 @@ func target(m cni.PortMapping) string {
 func Mappings(ports []Port) ([]cni.PortMapping, error) {
 	var mappings []cni.PortMapping
 	for _, p := range ports {
-		if err := p.validate(); err != nil {
+		if err := validate(p); err != nil {
 			return nil, err
 		}
-		mappings = append(mappings, p.mappings()...)
+		mappings = append(mappings, mappingsOf(p)...)
 	}
 	slices.SortFunc(mappings, compare)
 	return mappings, Check(mappings)
 }
 
-func (p Port) mappings() []cni.PortMapping {
+func mappingsOf(p Port) []cni.PortMapping {
 	m := cni.PortMapping{HostPort: int32(p.HostPort), ContainerPort: int32(p.To), Protocol: p.Protocol, HostIP: p.HostIP}
 	if p.To == 0 {
 		m.ContainerPort = m.HostPort

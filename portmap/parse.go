@@ -69,7 +69,7 @@ func withProtocols(ports []Port, protocols []string) ([]Port, error) {
 	var all []Port
 	for _, p := range ports {
 		for _, p.Protocol = range protocols {
-			if err := p.validate(); err != nil {
+			if err := validate(p); err != nil {
 				return nil, err
 			}
 			all = append(all, p)

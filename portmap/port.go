@@ -10,29 +10,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Port is a port of an allocation.
-type Port struct {
-	// Label names the port within the allocation. Required.
-	Label string `json:"label"`
-	// HostPort is the port on the host, 1 to 65535.
-	HostPort int `json:"hostPort"`
-	// To is the port in the namespace. 0: the same as HostPort.
-	To int `json:"to,omitempty"`
-	// HostIP is the address on the host. Empty: all.
-	HostIP string `json:"hostIP,omitempty"`
-	// Protocol is "tcp", "udp" or "sctp". Empty: tcp and udp.
-	Protocol string `json:"protocol,omitempty"`
-}
+type Port = allocation.Port
 
 // invalidPort is the error of a port that cannot be mapped.
 func invalidPort(port, field string, value any, reason string) error {
 	return errdefs.As(errdefs.Refused, fmt.Errorf("port %q: %s %q: %s", port, field, fmt.Sprint(value), reason))
 }
 
-func (p Port) validate() error {
+func validate(p Port) error {
 	fail := func(field string, value any, reason string) error {
 		return invalidPort(p.Label, field, value, reason)
 	}

@@ -26,7 +26,7 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 		if first.Interface == "" {
 			first.Interface = primaryInterface
 		}
-		if err := first.validate("primary"); err != nil {
+		if err := validate(first, "primary"); err != nil {
 			return nil, err
 		}
 		all = append(all, first)
@@ -84,7 +84,7 @@ func checkExtra(primary, job, host []Element) error {
 	}{{"networks", job}, {"defaults", host}} {
 		for i, e := range part.elements {
 			position := fmt.Sprintf("%s[%d]", part.name, i)
-			if err := e.validate(position); err != nil {
+			if err := validate(e, position); err != nil {
 				return err
 			}
 			if err := requested.add(position, e); err != nil {
@@ -113,7 +113,7 @@ type networkAddress struct {
 
 // add refuses an address that another element requests on the same network.
 func (r requests) add(position string, e Element) error {
-	addresses, err := e.Addresses()
+	addresses, err := addressesOf(e)
 	if err != nil {
 		return err
 	}

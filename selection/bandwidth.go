@@ -3,15 +3,6 @@
 
 package selection
 
-// Bandwidth is the bandwidth capability of the CNI conventions: rates in bits
-// per second, bursts in bits. Zero: no limit, or with a rate a burst of a tenth of a second.
-type Bandwidth struct {
-	IngressRate  uint64 `json:"ingressRate,omitempty"`
-	IngressBurst uint64 `json:"ingressBurst,omitempty"`
-	EgressRate   uint64 `json:"egressRate,omitempty"`
-	EgressBurst  uint64 `json:"egressBurst,omitempty"`
-}
-
 // Bounds of tc-tbf(8): a packet that is larger than a burst is dropped, and the kernel counts in 32 bits the time in
 // which a burst is sent, and the bytes of a burst and of what may wait.
 const (
@@ -25,7 +16,7 @@ const (
 )
 
 // withBursts gives rates without a burst one.
-func (b Bandwidth) withBursts() Bandwidth {
+func withBursts(b Bandwidth) Bandwidth {
 	b.IngressBurst = burstOf(b.IngressRate, b.IngressBurst)
 	b.EgressBurst = burstOf(b.EgressRate, b.EgressBurst)
 	return b

@@ -9,19 +9,19 @@ import "testing"
 func TestBurstOfARate(t *testing.T) {
 	for rate := uint64(minRate); rate <= maxRate; rate += rate/3 + 1 {
 		e := Element{Name: "a", Bandwidth: &Bandwidth{IngressRate: rate}}
-		if err := e.validateBandwidth(""); err != nil {
+		if err := validateBandwidth(e, ""); err != nil {
 			t.Fatalf("%d alone: %v", rate, err)
 		}
-		full := e.Bandwidth.withBursts()
+		full := withBursts(*e.Bandwidth)
 		if full.EgressRate != 0 || full.EgressBurst != 0 || full.IngressBurst == 0 {
 			t.Errorf("%d: %+v", rate, full)
 		}
 		e.Bandwidth = &full
-		if err := e.validateBandwidth(""); err != nil {
+		if err := validateBandwidth(e, ""); err != nil {
 			t.Errorf("%d: %v", rate, err)
 		}
 	}
-	if got := (Bandwidth{EgressRate: 8000000, EgressBurst: 80000}).withBursts(); got.EgressBurst != 80000 {
+	if got := withBursts(Bandwidth{EgressRate: 8000000, EgressBurst: 80000}); got.EgressBurst != 80000 {
 		t.Errorf("a chosen burst became %d", got.EgressBurst)
 	}
 }

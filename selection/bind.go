@@ -40,18 +40,18 @@ type Binding struct {
 
 // Bind combines the element with the capabilities that the network declares. The
 // ports are those of the allocation that are mapped to this attachment.
-func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, marker json.RawMessage) (Binding, error) {
-	mappings, err := e.mappings(ports)
+func Bind(e Element, n *cniconf.Network, ports []portmap.Port, marker json.RawMessage) (Binding, error) {
+	mappings, err := mappingsOf(e, ports)
 	if err != nil {
 		return Binding{}, err
 	}
-	chosen, err := e.mappings(nil)
+	chosen, err := mappingsOf(e, nil)
 	if err != nil {
 		return Binding{}, err
 	}
 	var limits Bandwidth
 	if e.Bandwidth != nil {
-		limits = e.Bandwidth.withBursts()
+		limits = withBursts(*e.Bandwidth)
 	}
 	b := Binding{CapabilityArgs: map[string]any{}, Mappings: mappings, Chosen: chosen}
 	declared := n.Capabilities()
@@ -79,10 +79,10 @@ func (e Element) Bind(n *cniconf.Network, ports []portmap.Port, marker json.RawM
 	return b, err
 }
 
-func (e Element) mappings(ports []portmap.Port) ([]cni.PortMapping, error) {
+func mappingsOf(e Element, ports []portmap.Port) ([]cni.PortMapping, error) {
 	all := slices.Clone(ports)
 	for _, m := range e.PortMappings {
-		all = append(all, m.port())
+		all = append(all, portOf(m))
 	}
 	return portmap.Mappings(all)
 }

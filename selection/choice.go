@@ -23,9 +23,9 @@ type Choice struct {
 	Hardware []string
 }
 
-// Choice returns what the element and CNI_ARGS choose. Plugins accept addresses in cni-args as
+// Choose returns what the element and CNI_ARGS choose. Plugins accept addresses in cni-args as
 // well, and ignore the case of the keys. Errors are *Error.
-func (e Element) Choice(args map[string]string) (Choice, error) {
+func Choose(e Element, args map[string]string) (Choice, error) {
 	var c Choice
 	for i, text := range e.IPs {
 		if err := c.addAddress(fmt.Sprintf("ips[%d]", i), text); err != nil {

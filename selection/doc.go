@@ -17,8 +17,8 @@
 // Job authors are not trusted: a validated element is safe in a path, an argument and a firewall
 // rule. Each error names the position, the value and a valid value.
 //
-// A key is a field of Element, with its check in validate.go. One that plugins get as a capability
+// A key is a field of allocation.Element, with its check in validate.go. One that plugins get as a capability
 // is bound in bind.go, and one that an operator may want to deny has a rule in policy/rules.go and
-// policy/check.go. An element has two other forms: nomad/driver/config.go with its schema, and
-// agent/api/selection.go with openapi.json. Describe it in docs/nomad.md and docs/nomad-driver.md.
+// policy/check.go. An element has another form in nomad/driver/config.go, with its schema, and a
+// description in agent/api/openapi.json. Describe it in docs/nomad.md and docs/nomad-driver.md.
 package selection

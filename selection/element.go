@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/strictjson"
 )
@@ -21,37 +22,18 @@ const maxNetworks = 64
 // kernel drops IPv6 and its addresses (RFC 8200, section 5).
 const MinMTU = 1280
 
-// Element selects one network for an allocation.
-type Element struct {
-	// Name is the name of the network. Required.
-	Name string `json:"name"`
-	// Interface is the interface name in the namespace. Empty: assigned by Assign.
-	Interface string `json:"interface,omitempty"`
-	// IPs are the requested addresses, with or without a prefix length.
-	IPs []string `json:"ips,omitempty"`
-	// MAC is an Ethernet address. Empty: the kernel's choice.
-	MAC string `json:"mac,omitempty"`
-	// MTU is MinMTU to the network's. 0: the network's.
-	MTU int `json:"mtu,omitempty"`
-	// Bandwidth limits traffic. Nil: the network's limits.
-	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
-	// PortMappings are mapped to this attachment in addition to Ports.
-	PortMappings []PortMapping `json:"portMappings,omitempty"`
-	// DefaultRoute sets the default route to this attachment: through these
-	// gateways, at most one for each address family, or through the network's own
-	// when it is empty. Nil: no request.
-	DefaultRoute []string `json:"default-route,omitzero"`
-	// CNIArgs are merged into "args"."cni" of the network's plugins.
-	CNIArgs map[string]any `json:"cni-args,omitempty"`
-	// InfinibandGUID is an EUI-64. Empty: the fabric's choice.
-	InfinibandGUID string `json:"infiniband-guid,omitempty"`
-	// Ports are labels of the allocation's ports that are mapped to this
-	// attachment. Nil: none, or for the primary all that no other element has.
-	Ports []string `json:"ports,omitempty"`
-}
+// What a job asks for.
+type (
+	// Element selects one network for an allocation.
+	Element = allocation.Element
+	// Bandwidth is the bandwidth capability of the CNI conventions.
+	Bandwidth = allocation.Bandwidth
+	// PortMapping is an element of the portMappings capability.
+	PortMapping = allocation.ChosenPort
+)
 
-// Addresses returns IPs without their prefix lengths.
-func (e Element) Addresses() ([]netip.Addr, error) {
+// addressesOf returns IPs without their prefix lengths.
+func addressesOf(e Element) ([]netip.Addr, error) {
 	var all []netip.Addr
 	for _, text := range e.IPs {
 		address, err := parseIP(text)
@@ -63,16 +45,7 @@ func (e Element) Addresses() ([]netip.Addr, error) {
 	return all, nil
 }
 
-// HostPorts are the host ports that the element chooses.
-func (e Element) HostPorts() []int {
-	var ports []int
-	for _, m := range e.PortMappings {
-		ports = append(ports, m.HostPort)
-	}
-	return ports
-}
-
-func (e Element) hasArg(key string) bool {
+func hasArg(e Element, key string) bool {
 	for name := range e.CNIArgs {
 		if strings.EqualFold(name, key) {
 			return true
@@ -105,17 +78,6 @@ func ambiguousKey(value any) string {
 		}
 	}
 	return ""
-}
-
-// PortMapping is an element of the portMappings capability.
-type PortMapping struct {
-	HostPort int `json:"hostPort"`
-	// ContainerPort is the port in the namespace. 0: the same as HostPort.
-	ContainerPort int `json:"containerPort,omitempty"`
-	// Protocol is "tcp", "udp" or "sctp". Empty: tcp.
-	Protocol string `json:"protocol,omitempty"`
-	// HostIP is the address on the host. Empty: all.
-	HostIP string `json:"hostIP,omitempty"`
 }
 
 // Error is a selection that is refused.

@@ -39,7 +39,7 @@ func TestChoices(t *testing.T) {
 		"no MAC":          {args: map[string]string{"mac": "02::"}, want: `CNI argument mac: "02::": want a hardware address, as in 02:00:00:00:00:01`},
 		"empty says none": {element: Element{CNIArgs: map[string]any{"ips": "", "mac": nil}}, want: "[] []"},
 	} {
-		c, err := test.element.Choice(test.args)
+		c, err := Choose(test.element, test.args)
 		var addresses []string
 		for _, a := range c.Addresses {
 			addresses = append(addresses, fmt.Sprintf("%s/%d", a.Addr(), a.Bits()))
@@ -143,7 +143,7 @@ func TestBindErrors(t *testing.T) {
 		"duplicate port": {Element{}, duplicate, "host port 80/tcp is mapped twice: to 80 from all addresses and to 80 from all addresses"},
 		"invalid port":   {Element{PortMappings: []PortMapping{{}}}, nil, `port "0": host port "0": want 1 to 65535`},
 	} {
-		if _, err := test.element.Bind(n, test.ports, nil); err == nil || err.Error() != test.want {
+		if _, err := Bind(test.element, n, test.ports, nil); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
 	}

@@ -51,7 +51,7 @@ func ParseElement(name, s string) (Element, error) {
 		return Element{}, &Error{position + ".name", e.Name, fmt.Sprintf("want %q, or no name", name)}
 	}
 	e.Name = name
-	if err := e.validate(position); err != nil {
+	if err := validate(e, position); err != nil {
 		return Element{}, err
 	}
 	return e, nil
@@ -66,7 +66,7 @@ func parseShort(s string) ([]Element, error) {
 			return nil, &Error{position, item, "want an interface name after '@', as in mgmt@net5"}
 		}
 		e := Element{Name: name, Interface: iface}
-		if err := e.validate(position); err != nil {
+		if err := validate(e, position); err != nil {
 			return nil, err
 		}
 		elements = append(elements, e)
@@ -93,7 +93,7 @@ func parseJSON(s string) ([]Element, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := e.validate(position); err != nil {
+		if err := validate(e, position); err != nil {
 			return nil, err
 		}
 		elements = append(elements, e)

@@ -217,7 +217,7 @@ func elements(t *testing.T, names []string) []Element {
 func TestBind(t *testing.T) {
 	n := network(t, `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge", "mtu": 1500, "capabilities": {"ips": true, "mac": true}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`)
 	e := Element{Name: "a", IPs: []string{"10.0.0.1/24"}, MAC: "02:00:00:00:00:01", MTU: 1400, PortMappings: []PortMapping{{HostPort: 90}}}
-	b, err := e.Bind(n, []portmap.Port{{Label: "http", HostPort: 80, Protocol: "tcp"}}, []byte(`{}`))
+	b, err := Bind(e, n, []portmap.Port{{Label: "http", HostPort: 80, Protocol: "tcp"}}, []byte(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestBindUnsupported(t *testing.T) {
 		"infinibandGUID": {InfinibandGUID: "02:00:00:00:00:00:00:01"},
 		"portMappings":   {PortMappings: []PortMapping{{HostPort: 80}}},
 	} {
-		_, err := e.Bind(n, nil, nil)
+		_, err := Bind(e, n, nil, nil)
 		if errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), fmt.Sprintf("the capability %q (declared: dns)", capability)) {
 			t.Errorf("%s: got %v", capability, err)
 		}

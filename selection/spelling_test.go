@@ -82,8 +82,8 @@ func TestSpelledArguments(t *testing.T) {
 	} {
 		for _, other := range append(spellings(key), key) {
 			e := Element{Name: "a", CNIArgs: map[string]any{other: value}}
-			c, err := e.Choice(nil)
-			if refused := e.validate("networks[0]"); refused == nil && (err != nil || len(c.Addresses)+len(c.Hardware) != 1) {
+			c, err := Choose(e, nil)
+			if refused := validate(e, "networks[0]"); refused == nil && (err != nil || len(c.Addresses)+len(c.Hardware) != 1) {
 				t.Errorf("%q: chooses %v, %v, and is not refused", other, c, err)
 			}
 			for _, text := range []string{`{%q: "", %q: ""}`, `{"x": {%q: "", %q: ""}}`, `{"x": [1, [{%q: 1, %q: 2}]]}`} {

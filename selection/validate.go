@@ -40,7 +40,7 @@ func validateInterface(name string) error {
 }
 
 // validate checks an element by itself; errors are below the position.
-func (e Element) validate(position string) error {
+func validate(e Element, position string) error {
 	fail := func(field, value, reason string) error {
 		return &Error{position + "." + field, value, reason}
 	}
@@ -59,22 +59,22 @@ func (e Element) validate(position string) error {
 		return fail("mtu", fmt.Sprint(e.MTU), fmt.Sprintf("want at least %d, and at most the network's MTU", MinMTU))
 	}
 	for _, own := range []string{"portMappings", "mtu"} { // the tuning plugin, for one, reads mtu
-		if e.hasArg(own) {
+		if hasArg(e, own) {
 			return fail("cni-args", own, "want it as a key of the element, where it is validated")
 		}
 	}
 	if key := ambiguousKey(e.CNIArgs); key != "" {
 		return fail("cni-args", key, "is there in another spelling, too: plugins ignore the case of keys, so keep one of them")
 	}
-	for _, check := range []func(string) error{e.validateIPs, e.validateHardware, e.validateBandwidth, e.validatePorts, e.validateDefaultRoute} {
-		if err := check(position); err != nil {
+	for _, check := range []func(Element, string) error{validateIPs, validateHardware, validateBandwidth, validatePorts, validateDefaultRoute} {
+		if err := check(e, position); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e Element) validateIPs(position string) error {
+func validateIPs(e Element, position string) error {
 	var seen []netip.Addr
 	for i, text := range e.IPs {
 		at := fmt.Sprintf("%s.ips[%d]", position, i)
@@ -102,7 +102,7 @@ func parseIP(text string) (netip.Addr, error) {
 	return netip.ParseAddr(text)
 }
 
-func (e Element) validateHardware(position string) error {
+func validateHardware(e Element, position string) error {
 	if e.MAC != "" {
 		mac, err := net.ParseMAC(e.MAC)
 		if err != nil || len(mac) != 6 {
@@ -121,7 +121,7 @@ func (e Element) validateHardware(position string) error {
 	return nil
 }
 
-func (e Element) validateBandwidth(position string) error {
+func validateBandwidth(e Element, position string) error {
 	b := e.Bandwidth
 	if b == nil {
 		return nil
@@ -147,21 +147,21 @@ func (e Element) validateBandwidth(position string) error {
 	return nil
 }
 
-func (e Element) validatePorts(position string) error {
+func validatePorts(e Element, position string) error {
 	for i, label := range e.Ports {
 		if label == "" {
 			return &Error{fmt.Sprintf("%s.ports[%d]", position, i), "", "want the label of a port"}
 		}
 	}
 	for i, m := range e.PortMappings {
-		if _, err := portmap.Mappings([]portmap.Port{m.port()}); err != nil {
+		if _, err := portmap.Mappings([]portmap.Port{portOf(m)}); err != nil {
 			return &Error{fmt.Sprintf("%s.portMappings[%d]", position, i), "", err.Error()}
 		}
 	}
 	return nil
 }
 
-func (m PortMapping) port() portmap.Port {
+func portOf(m PortMapping) portmap.Port {
 	p := portmap.Port{Label: fmt.Sprint(m.HostPort), HostPort: m.HostPort, To: m.ContainerPort, Protocol: m.Protocol, HostIP: m.HostIP}
 	if p.Protocol == "" {
 		p.Protocol = "tcp"
@@ -169,7 +169,7 @@ func (m PortMapping) port() portmap.Port {
 	return p
 }
 
-func (e Element) validateDefaultRoute(position string) error {
+func validateDefaultRoute(e Element, position string) error {
 	var families []bool
 	for i, text := range e.DefaultRoute {
 		at := fmt.Sprintf("%s.default-route[%d]", position, i)

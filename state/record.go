@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -22,19 +23,14 @@ const DefaultDir = "/var/lib/allocnet"
 const FormatVersion = 3
 
 // Phase is a phase of an attachment's life cycle.
-type Phase string
+type Phase = allocation.Phase
 
-// Phases of an attachment.
+// Phases that are recorded. In the phase Adding, an attachment that is Planned has nothing.
 const (
-	// Adding: ADD began, and may have done nothing, a part or all, unless the attachment
-	// is Planned.
-	Adding Phase = "adding"
-	// Attached: ADD succeeded.
-	Attached Phase = "attached"
-	// Deleting: DEL began.
-	Deleting Phase = "deleting"
-	// Pending: DEL and forced cleanup failed, and are to be retried.
-	Pending Phase = "pending"
+	Adding   = allocation.Adding
+	Attached = allocation.Attached
+	Deleting = allocation.Deleting
+	Pending  = allocation.Pending
 )
 
 // Mode is the call that recorded an allocation.
@@ -86,7 +82,7 @@ func (b Batch) Valid() bool {
 }
 
 // Executor is what executes the plugins of an attachment.
-type Executor string
+type Executor = allocation.Executor
 
 // Executors of an attachment.
 const (
@@ -96,14 +92,8 @@ const (
 	InProcess Executor = "in-process"
 )
 
-// Identity is an allocation's identity in the orchestrator: no field comes from the
-// job's author. Empty fields are unknown.
-type Identity struct {
-	Namespace string `json:"namespace,omitempty"`
-	Job       string `json:"job,omitempty"`
-	Group     string `json:"group,omitempty"`
-	Region    string `json:"region,omitempty"`
-}
+// Identity is an allocation's identity in the orchestrator.
+type Identity = allocation.Identity
 
 // Allocation is the record of an allocation as a whole.
 type Allocation struct {

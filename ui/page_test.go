@@ -117,8 +117,10 @@ func TestHostileNames(t *testing.T) {
 	r.agent.Set(api.PathAllocations, []*api.Allocation{{
 		ID: "a-1", Identity: api.Identity{Namespace: hostile, Job: hostile, Group: hostile, Region: hostile}, Owner: hostile, Netns: hostile, DNS: api.DNS{Servers: []string{hostile}}, DNSSelection: hostile, ResolvConf: hostile, Error: hostile, Damaged: []string{hostile},
 		Attachments: []api.Attachment{{
-			Network: hostile, Interface: hostile, Task: hostile, Phase: hostile, MAC: hostile, Error: hostile, Result: []byte(`{"a": "</pre><script>alert(1)</script>"}`),
-			DNS: api.DNS{Servers: []string{hostile}}, Ports: []api.MappedPort{{Protocol: hostile, HostIP: hostile}}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")},
+			Network: hostile, Interface: hostile, Task: hostile, Phase: hostile, Error: hostile, Result: []byte(`{"a": "</pre><script>alert(1)</script>"}`),
+			Observed: api.Observed{
+				MAC: hostile, DNS: api.DNS{Servers: []string{hostile}}, Ports: []api.MappedPort{{Protocol: hostile, HostIP: hostile}}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")},
+			},
 		}},
 	}, {ID: hostile}})
 	r.agent.Set(api.PathNetworks, api.Networks{Networks: []api.Network{{Name: hostile, Path: hostile, CNIVersion: hostile, Plugins: []string{hostile}, Capabilities: []string{hostile}, Problem: hostile, Usage: []api.NetworkUsage{{Family: hostile}}}}, Broken: []string{hostile}})

@@ -3,8 +3,8 @@
 
 // Package api has the wire types of the agent: HTTP and JSON on a unix socket,
 // described in openapi.json. Paths begin with the version, except those that
-// every daemon has (healthz, readyz, metrics). The types are the package's own, so
-// that a client links neither the engine nor netlink.
+// every daemon has (healthz, readyz, metrics). A client links neither the engine nor
+// netlink.
 package api
 
 import (
@@ -76,15 +76,6 @@ type Setup struct {
 type Attach struct {
 	// Networks selects the networks. Required.
 	Networks Selection `json:"networks"`
-}
-
-// Identity is what the orchestrator says of an allocation. Empty fields are not
-// known.
-type Identity struct {
-	Namespace string `json:"namespace,omitempty"`
-	Job       string `json:"job,omitempty"`
-	Group     string `json:"group,omitempty"`
-	Region    string `json:"region,omitempty"`
 }
 
 // Networks are those of the CNI configuration directories.

@@ -3,10 +3,7 @@
 
 package api
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Repair is what the agent has found of attachments that lack something.
 type Repair struct {
@@ -36,24 +33,6 @@ type Damage struct {
 	RemovedBy []Remover `json:"removedBy,omitempty"`
 	// Error is why a repair has failed.
 	Error string `json:"error,omitempty"`
-}
-
-// Remover is a process that has removed rules, as the kernel has told.
-type Remover struct {
-	// Name is what the process calls itself, printable.
-	Name string `json:"name"`
-	PID  int    `json:"pid"`
-	// Parent is the name of the process that started it. Empty: it is not known.
-	Parent string `json:"parent,omitempty"`
-}
-
-// String names the process, and what started it.
-func (r Remover) String() string {
-	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
-	if r.Parent != "" {
-		text += ", started by " + r.Parent
-	}
-	return text
 }
 
 // WaitingRepair is an allocation that is repaired again after a pause.

@@ -15,6 +15,7 @@ import (
 var packages = []string{
 	"github.com/allocnet/allocnet/agent/api",
 	"github.com/allocnet/allocnet/agent/client",
+	"github.com/allocnet/allocnet/allocation",
 	"github.com/allocnet/allocnet/internal/errdefs",
 	"github.com/containernetworking/cni/pkg/types",
 }

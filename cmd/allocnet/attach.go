@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 
@@ -88,7 +89,9 @@ func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
 		return err
 	}
 	s.retryLater(engine, cmd.ErrOrStderr())
-	return printAllocation(cmd.OutOrStdout(), allocation, s.json)
+	return s.output(cmd.OutOrStdout(), allocationJSON{allocation, allocation.NetworkStatus()}, func(w io.Writer, t terminal) error {
+		return printAllocations(w, t, []*hook.Allocation{allocation}, shortIDs([]string{allocation.ID}))
+	})
 }
 
 // requirePrimary refuses a new namespace with further networks alone: the ID may be mistyped.

@@ -57,21 +57,11 @@ func check(cmd *cobra.Command, s *settings, id string, repair bool) error {
 		}
 	}
 	checked, failed := engine.Check(cmd.Context(), id)
-	if s.json {
-		return errors.Join(failed, printCheckedJSON(cmd.OutOrStdout(), checked))
-	}
-	return errors.Join(failed, printChecked(cmd.OutOrStdout(), terminalOf(cmd.OutOrStdout()), checked))
-}
-
-func printCheckedJSON(w io.Writer, checked []hook.Checked) error {
 	list := make([]checkedJSON, len(checked))
 	for i, c := range checked {
-		list[i].Checked = c
-		if c.Err != nil {
-			list[i].Error = c.Err.Error()
-		}
+		list[i] = checkedJSON{c, errorText(c.Err)}
 	}
-	return printJSON(w, list)
+	return errors.Join(failed, s.output(cmd.OutOrStdout(), list, func(w io.Writer, t terminal) error { return printChecked(w, t, checked) }))
 }
 
 func printChecked(w io.Writer, t terminal, checked []hook.Checked) error {

@@ -104,11 +104,7 @@ func (p *ping) run(cmd *cobra.Command, s *settings, args []string) error {
 	if err != nil {
 		return err
 	}
-	if s.json {
-		err = printJSON(cmd.OutOrStdout(), results)
-	} else {
-		err = printPings(cmd.OutOrStdout(), results)
-	}
+	err = s.output(cmd.OutOrStdout(), results, func(w io.Writer, _ terminal) error { return printPings(w, results) })
 	silent := slices.ContainsFunc(results, func(r pingJSON) bool { return r.Received == 0 })
 	return errors.Join(err, unhealthy(!silent))
 }

@@ -73,17 +73,7 @@ func printCluster(w io.Writer, t terminal, all *api.Cluster) error {
 		_, err := io.WriteString(w, "no network of this host spans hosts\n")
 		return err
 	}
-	for i := range all.Pools {
-		if i > 0 {
-			if _, err := fmt.Fprintln(w); err != nil {
-				return err
-			}
-		}
-		if err := (clusterPool{&all.Pools[i]}).print(w, t, time.Now()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printApart(w, all.Pools, func(p api.ClusterPool) error { return clusterPool{&p}.print(w, t, time.Now()) })
 }
 
 // clusterPool is a pool with what can be said of it.

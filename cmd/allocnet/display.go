@@ -149,6 +149,21 @@ func printTemplate(w io.Writer, parsed *template.Template, value any) error {
 	return err
 }
 
+// printApart prints things with an empty line between two.
+func printApart[T any](w io.Writer, all []T, print func(T) error) error {
+	for i, one := range all {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := print(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // printLines prints texts, escaped, each in a line.
 func printLines(w io.Writer, texts ...string) error {
 	var b strings.Builder

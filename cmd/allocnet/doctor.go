@@ -41,12 +41,7 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 			if err != nil {
 				return err
 			}
-			if s.json {
-				err = printJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = printReport(cmd.OutOrStdout(), report)
-			}
-			return cmp.Or(err, unhealthy(report.Healthy()))
+			return cmp.Or(s.output(cmd.OutOrStdout(), report, func(w io.Writer, _ terminal) error { return printReport(w, report) }), unhealthy(report.Healthy()))
 		},
 	}
 }

@@ -64,12 +64,7 @@ func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
 		return err
 	}
 	r.Findings = append(r.Findings, doctor.OverlappingPools(catalog.Networks, strings.Join(args, ""))...)
-	if s.json {
-		err = printJSON(cmd.OutOrStdout(), r.Findings)
-	} else {
-		err = printFindings(cmd.OutOrStdout(), r.Findings)
-	}
-	return cmp.Or(err, unhealthy(r.Healthy()))
+	return cmp.Or(s.output(cmd.OutOrStdout(), r.Findings, func(w io.Writer, _ terminal) error { return printFindings(w, r.Findings) }), unhealthy(r.Healthy()))
 }
 
 func brokenPool(name string, err error, fix string) doctor.Finding {

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 
@@ -37,18 +38,9 @@ what the job passes, or the index of the allocation.`,
 			if job.Job == "" {
 				return usage(fmt.Errorf("--job is required: the Nomad job that gets the address"))
 			}
-			a, address, err := s.reserved(args)
-			if err != nil {
-				return err
-			}
-			if err := a.pool.Reserve(cmd.Context(), address, job); err != nil {
-				return err
-			}
-			if s.json {
-				return printJSON(cmd.OutOrStdout(), reservationJSON{args[0], address, &job})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of pool %s is kept for job %s\n", address, args[0], printable(job.Job))
-			return err
+			return s.changeReserved(cmd, args, &job, "is kept for job "+job.Job, func(p sharedPool, address netip.Addr) error {
+				return p.Reserve(cmd.Context(), address, job)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -69,18 +61,9 @@ allocation has stays its own until the allocation ends.`,
 		Args:              poolAndAddress,
 		ValidArgsFunction: s.completeFirst(s.poolNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, address, err := s.reserved(args)
-			if err != nil {
-				return err
-			}
-			if err := a.pool.Unreserve(cmd.Context(), address); err != nil {
-				return err
-			}
-			if s.json {
-				return printJSON(cmd.OutOrStdout(), reservationJSON{args[0], address, nil})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of pool %s is not kept for a job\n", address, args[0])
-			return err
+			return s.changeReserved(cmd, args, nil, "is not kept for a job", func(p sharedPool, address netip.Addr) error {
+				return p.Unreserve(cmd.Context(), address)
+			})
 		},
 	}
 }
@@ -88,19 +71,27 @@ allocation has stays its own until the allocation ends.`,
 // poolAndAddress is the argument check of the commands on a reserved address.
 var poolAndAddress = wantArguments(2, 2, "a pool and an address")
 
-// reserved returns the pool and the reserved address that the arguments name.
-func (s *settings) reserved(args []string) (poolAccess, netip.Addr, error) {
+// changeReserved changes for whom the pool keeps the reserved address that the arguments name, and prints it.
+func (s *settings) changeReserved(cmd *cobra.Command, args []string, job *ipam.Job, outcome string, change func(sharedPool, netip.Addr) error) error {
 	configs, _, err := s.pools(args)
 	if err != nil {
-		return poolAccess{}, netip.Addr{}, err
+		return err
 	}
 	address, err := netip.ParseAddr(args[1])
 	if err != nil {
-		return poolAccess{}, address, usage(fmt.Errorf("address %q: want one such as 10.91.0.20", args[1]))
+		return usage(fmt.Errorf("address %q: want one such as 10.91.0.20", args[1]))
 	}
 	if !configs[0].IsReserved(address) {
-		return poolAccess{}, address, usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %s", address, args[0], cmp.Or(strings.Join(texts(configs[0].Reserved), ", "), "its key reserved, which it has not")))
+		return usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %s", address, args[0], cmp.Or(strings.Join(texts(configs[0].Reserved), ", "), "its key reserved, which it has not")))
 	}
 	a, err := access(configs[0])
-	return a, address, err
+	if err != nil {
+		return err
+	}
+	if err := change(a.pool, address); err != nil {
+		return err
+	}
+	return s.output(cmd.OutOrStdout(), reservationJSON{args[0], address, job}, func(w io.Writer, _ terminal) error {
+		return printLines(w, fmt.Sprintf("%s of pool %s %s", address, args[0], outcome))
+	})
 }

@@ -129,7 +129,9 @@ func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
 		all = append(all, poolJSON{Pool: name, Ranges: []ipam.Range{}, Reserved: []netip.Prefix{}, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}, Error: broken[name].Error()})
 	}
 	healthy := !slices.ContainsFunc(all, func(p poolJSON) bool { return p.Error != "" })
-	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error { return printPools(w, t, all) }}, unhealthy(healthy)
+	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error {
+		return printApart(w, all, func(p poolJSON) error { return p.print(w, t) })
+	}}, unhealthy(healthy)
 }
 
 // showPool opens a pool and shows it.
@@ -157,9 +159,7 @@ func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	p.Verified = usage.Verified
 	overview, unread := a.pool.Show(ctx)
 	_, host, err := a.open()
-	if unread = cmp.Or(unread, err); unread != nil {
-		p.Error = unread.Error()
-	}
+	p.Error = errorText(cmp.Or(unread, err))
 	p.addBlocks(overview, usage, host)
 	for _, e := range overview.Addresses {
 		p.Addresses = append(p.Addresses, addressJSON{e.Address, e.State, ownerOf(e.Host, host), e.Job})
@@ -213,20 +213,6 @@ func (p *poolJSON) addFamilies(c *ipam.Config, usage pool.Usage) {
 		}
 		p.Families = append(p.Families, f)
 	}
-}
-
-func printPools(w io.Writer, t terminal, all []poolJSON) error {
-	for i, p := range all {
-		if i > 0 {
-			if _, err := fmt.Fprintln(w); err != nil {
-				return err
-			}
-		}
-		if err := p.print(w, t); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (p poolJSON) print(w io.Writer, t terminal) error {

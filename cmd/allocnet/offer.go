@@ -118,10 +118,7 @@ func (o offer) describe(n *cniconf.Network, err error) networkJSON {
 	if err == nil {
 		network.Ready, err = readiness(o.ready(n))
 	}
-	if err != nil {
-		network.Problem = err.Error()
-	}
-	network.Warnings = o.engine.Warnings(n)
+	network.Problem, network.Warnings = errorText(err), o.engine.Warnings(n)
 	return network
 }
 

@@ -38,6 +38,22 @@ func printJSON(w io.Writer, value any) error {
 	return err
 }
 
+// output prints a value as JSON with --json, else for people.
+func (s *settings) output(w io.Writer, value any, people func(w io.Writer, t terminal) error) error {
+	if s.json {
+		return printJSON(w, value)
+	}
+	return people(w, terminalOf(w))
+}
+
+// errorText is the text of an error in JSON; empty for none.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // escapeJSON escapes what a terminal could execute, or show as something else: JSON requires it
 // only of what comes before the space. Outside of strings there is none.
 func escapeJSON(text string) string {
@@ -58,13 +74,6 @@ func escapeJSON(text string) string {
 }
 
 func hidden(r rune) bool { return r != '\n' && termtext.Unprintable(r) }
-
-func printAllocation(w io.Writer, a *hook.Allocation, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, allocationJSON{a, a.NetworkStatus()})
-	}
-	return printAllocations(w, terminalOf(w), []*hook.Allocation{a}, shortIDs([]string{a.ID}))
-}
 
 // printAllocations prints a line for each attachment, the DNS of a single allocation, then
 // the errors.

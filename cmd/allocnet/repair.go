@@ -79,10 +79,11 @@ func repair(cmd *cobra.Command, s *settings, ids []string, mode hook.RepairMode)
 	s.meanwhile(cmd.ErrOrStderr(), "comparing the allocations with the host", func() {
 		drifts, err = engine.RepairAttachments(cmd.Context(), hook.RepairRequest{IDs: ids, Mode: mode})
 	})
-	if s.json {
-		return errors.Join(err, printDriftsJSON(cmd.OutOrStdout(), drifts), openDrifts(drifts))
+	list := make([]driftJSON, len(drifts))
+	for i, d := range drifts {
+		list[i] = driftJSON{d, errorText(d.Err)}
 	}
-	return errors.Join(err, printDrifts(cmd.OutOrStdout(), terminalOf(cmd.OutOrStdout()), drifts), openDrifts(drifts))
+	return errors.Join(err, s.output(cmd.OutOrStdout(), list, func(w io.Writer, t terminal) error { return printDrifts(w, t, drifts) }), openDrifts(drifts))
 }
 
 // openDrifts is an error if something is missing, or may be.
@@ -108,17 +109,6 @@ func lackingText(count int) string {
 		return "1 attachment lacks what was made for it"
 	}
 	return fmt.Sprintf("%d attachments lack what was made for them", count)
-}
-
-func printDriftsJSON(w io.Writer, drifts []hook.Drift) error {
-	list := make([]driftJSON, len(drifts))
-	for i, d := range drifts {
-		list[i].Drift = d
-		if d.Err != nil {
-			list[i].Error = d.Err.Error()
-		}
-	}
-	return printJSON(w, list)
 }
 
 func printDrifts(w io.Writer, t terminal, drifts []hook.Drift) error {

@@ -312,9 +312,6 @@ func (s *settings) loggedConfig(stderr io.Writer) (hook.Config, error) {
 	return s.config(log)
 }
 
-// connected returns the connection for a pool of allocnet-ipam.
-func connected(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) }
-
 // config returns the configuration of the engine that the flags describe.
 func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 	if s.callTimeout <= 0 {
@@ -327,7 +324,7 @@ func (s *settings) config(log hclog.Logger) (hook.Config, error) {
 		StateDir:    s.stateDir,
 		CallTimeout: s.callTimeout,
 		OwnerGone:   unit.Gone,
-		Connect:     connected,
+		Connect:     func(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) },
 		Logger:      log,
 	}, nil
 }

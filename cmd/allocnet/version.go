@@ -49,11 +49,10 @@ version.`,
 		Example: `  allocnet version --json`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if s.json {
-				return printJSON(cmd.OutOrStdout(), ownVersion())
-			}
-			_, err := io.WriteString(cmd.OutOrStdout(), ownVersion().String())
-			return err
+			return s.output(cmd.OutOrStdout(), ownVersion(), func(w io.Writer, _ terminal) error {
+				_, err := io.WriteString(w, ownVersion().String())
+				return err
+			})
 		},
 	}
 }

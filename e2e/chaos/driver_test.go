@@ -12,6 +12,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/allocnet/allocnet/nomad/driver/drivertest"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
@@ -22,7 +23,7 @@ type driver struct {
 	stands bool
 	handle *proto.TaskHandle
 	cmd    *exec.Cmd
-	client proto.DriverClient
+	client *grpc.ClientConn
 	end    func()
 }
 
@@ -63,10 +64,10 @@ func (d *driver) serve() {
 	}
 	conn := raw.(*grpc.ClientConn)
 	config := d.pack(map[string]any{"conf_dir": d.conf, "plugin_dirs": []string{d.plugins}, "state_dir": d.state})
-	if _, err := proto.NewBasePluginClient(conn).SetConfig(d.Context(), &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
+	if _, err := drivertest.SetConfig(d.Context(), conn, &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
 		d.Fatal(err)
 	}
-	d.client = proto.NewDriverClient(conn)
+	d.client = conn
 }
 
 func (d *driver) pack(value any) []byte {
@@ -80,7 +81,7 @@ func (d *driver) pack(value any) []byte {
 
 // startTask attaches two networks.
 func (d *driver) startTask() (*proto.TaskHandle, error) {
-	answer, err := d.client.StartTask(context.Background(), &proto.StartTaskRequest{Task: &proto.TaskConfig{
+	answer, err := drivertest.StartTask(context.Background(), d.client, &proto.StartTaskRequest{Task: &proto.TaskConfig{
 		Id: taskID, Name: "net", AllocId: "k1", AllocDir: "/nonexistent",
 		NetworkIsolationSpec: &proto.NetworkIsolationSpec{Mode: proto.NetworkIsolationSpec_GROUP, Path: d.sandbox},
 		MsgpackDriverConfig:  d.pack(map[string]any{"network": map[string]any{"storage": map[string]any{}, "peer": map[string]any{}}}),
@@ -111,7 +112,7 @@ func (d *driver) start() run {
 	done := make(chan struct{})
 	go func() {
 		if d.stands {
-			_, _ = d.client.StopTask(context.Background(), &proto.StopTaskRequest{TaskId: taskID}) // killed or not
+			_, _ = drivertest.StopTask(context.Background(), d.client, &proto.StopTaskRequest{TaskId: taskID}) // killed or not
 		} else {
 			_, _ = d.startTask() // killed or not
 		}
@@ -129,9 +130,9 @@ func (d *driver) repair() {
 	if d.handle == nil {
 		d.startAgain()
 	} else {
-		_, _ = d.client.RecoverTask(context.Background(), &proto.RecoverTaskRequest{TaskId: taskID, Handle: d.handle}) // the task may be incomplete or gone
+		_, _ = drivertest.RecoverTask(context.Background(), d.client, &proto.RecoverTaskRequest{TaskId: taskID, Handle: d.handle}) // the task may be incomplete or gone
 	}
-	if _, err := d.client.DestroyTask(context.Background(), &proto.DestroyTaskRequest{TaskId: taskID, Force: true}); err != nil {
+	if _, err := drivertest.DestroyTask(context.Background(), d.client, &proto.DestroyTaskRequest{TaskId: taskID, Force: true}); err != nil {
 		d.Error(err)
 	}
 	d.end()

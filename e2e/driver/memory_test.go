@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/nomad/driver/drivertest"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
@@ -32,7 +33,7 @@ func (connection) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.Cl
 }
 
 // startPlugin starts and configures the driver as Nomad does.
-func startPlugin(t *testing.T) (proto.DriverClient, *exec.Cmd) {
+func startPlugin(t *testing.T) (*grpc.ClientConn, *exec.Cmd) {
 	t.Helper()
 	cmd := exec.Command(allocnet, "plugin")
 	client := plugin.NewClient(&plugin.ClientConfig{
@@ -54,10 +55,10 @@ func startPlugin(t *testing.T) (proto.DriverClient, *exec.Cmd) {
 	}
 	conn := raw.(*grpc.ClientConn)
 	config := pack(t, map[string]any{"conf_dir": confDir, "plugin_dirs": []string{sandbox.PluginDir()}})
-	if _, err := proto.NewBasePluginClient(conn).SetConfig(t.Context(), &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
+	if _, err := drivertest.SetConfig(t.Context(), conn, &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
 		t.Fatal(err)
 	}
-	return proto.NewDriverClient(conn), cmd
+	return conn, cmd
 }
 
 func pack(t *testing.T, value any) []byte {
@@ -139,22 +140,22 @@ func TestLongMemory(t *testing.T) {
 	requireNoState(t)
 }
 
-func attachAndDetach(t *testing.T, driver proto.DriverClient, id, path string) {
+func attachAndDetach(t *testing.T, driver *grpc.ClientConn, id, path string) {
 	task := &proto.TaskConfig{
 		Id: id + "/net/1", Name: "net", AllocId: id, AllocDir: "/nonexistent",
 		NetworkIsolationSpec: &proto.NetworkIsolationSpec{Mode: proto.NetworkIsolationSpec_GROUP, Path: path},
 		MsgpackDriverConfig:  pack(t, map[string]any{"network": map[string]any{"storage": map[string]any{}}}),
 	}
 	ctx := t.Context()
-	_, err := driver.StartTask(ctx, &proto.StartTaskRequest{Task: task})
+	_, err := drivertest.StartTask(ctx, driver, &proto.StartTaskRequest{Task: task})
 	if err == nil {
-		_, err = driver.StopTask(ctx, &proto.StopTaskRequest{TaskId: task.Id})
+		_, err = drivertest.StopTask(ctx, driver, &proto.StopTaskRequest{TaskId: task.Id})
 	}
 	if err == nil {
-		_, err = driver.WaitTask(ctx, &proto.WaitTaskRequest{TaskId: task.Id})
+		_, err = drivertest.WaitTask(ctx, driver, &proto.WaitTaskRequest{TaskId: task.Id})
 	}
 	if err == nil {
-		_, err = driver.DestroyTask(ctx, &proto.DestroyTaskRequest{TaskId: task.Id})
+		_, err = drivertest.DestroyTask(ctx, driver, &proto.DestroyTaskRequest{TaskId: task.Id})
 	}
 	if err != nil {
 		t.Error(err)

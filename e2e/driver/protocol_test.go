@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,14 +17,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	protobuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
+	"github.com/allocnet/allocnet/nomad/driver/drivertest"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
-// TestProtocol: each method, message, field and value of package proto is one of the
-// agent's, with the same numbers and types. The agent's program has its definitions.
+// TestProtocol: each method of the driver, and each message, field and value of package proto is one of
+// the agent's, with the same numbers and types. The agent's program has its definitions.
 func TestProtocol(t *testing.T) {
 	theirs := programDeclarations(t, nomadagent.Binary(), "plugins/base/proto/base.proto", "plugins/drivers/proto/driver.proto",
 		"plugins/shared/hclspec/hcl_spec.proto", "plugins/shared/structs/proto/attribute.proto", "plugins/shared/structs/proto/recoverable_error.proto")
@@ -36,6 +39,11 @@ func TestProtocol(t *testing.T) {
 			t.Errorf("the agent does not have: %s", d)
 		}
 	}
+	for _, m := range drivertest.Methods {
+		if !slices.ContainsFunc(theirs, declarationOf(m).MatchString) {
+			t.Errorf("the agent does not have the method %+v", m)
+		}
+	}
 	// What is read from a program is all that it has.
 	var paths []string
 	for _, file := range ownFiles {
@@ -44,6 +52,18 @@ func TestProtocol(t *testing.T) {
 	if read := programDeclarations(t, allocnet, paths...); !slices.Equal(read, ours) {
 		t.Errorf("read from allocnet are %q, want %q", read, ours)
 	}
+}
+
+// declarationOf matches the declaration of a method. Of a message that is empty here, the agent may have fields.
+func declarationOf(m drivertest.Method) *regexp.Regexp {
+	message := func(name protoreflect.FullName) string {
+		if name == "google.protobuf.Empty" {
+			return `\S+`
+		}
+		return `\.` + regexp.QuoteMeta(string(name))
+	}
+	return regexp.MustCompile(fmt.Sprintf(`^method \.%s: %s \(stream: %t\) returns %s \(stream: %t\)$`,
+		regexp.QuoteMeta(m.Path[1:]), message(m.Request), m.ClientStreams, message(m.Answer), m.ServerStreams))
 }
 
 // ownFiles are the definitions of package proto.

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
@@ -23,8 +24,12 @@ func TestWidestNames(t *testing.T) {
 	agent.Set(api.PathAllocations, []*api.Allocation{{
 		ID: id, Identity: api.Identity{Namespace: name, Job: name, Group: name, Region: name}, Owner: name, Netns: "/run/netns/" + id, Created: time.Now(), Damaged: []string{name},
 		Attachments: []api.Attachment{{
-			Network: name, Interface: "net123456789012", Primary: true, Task: name, Phase: api.Pending, Error: name, Created: time.Now(), Addresses: []netip.Prefix{address},
-			DNS: api.DNS{Servers: []string{name}}, Ports: []api.MappedPort{{HostPort: 65535, ContainerPort: 65535, Protocol: "sctp", HostIP: address.Addr().String()}}, Result: []byte(`{"a": "` + name + `"}`),
+			Network: name, Interface: "net123456789012", Primary: true, Task: name, Phase: allocation.Pending, Error: name, Created: time.Now(),
+			Observed: api.Observed{
+				Addresses: []netip.Prefix{address}, DNS: api.DNS{Servers: []string{name}},
+				Ports: []api.MappedPort{{HostPort: 65535, ContainerPort: 65535, Protocol: "sctp", HostIP: address.Addr().String()}},
+			},
+			Result: []byte(`{"a": "` + name + `"}`),
 		}},
 	}})
 	agent.Set(api.PathDetails, api.Details{Attachments: []api.AttachmentDetails{{

@@ -25,8 +25,7 @@ const moduleRoot = "github.com/allocnet/allocnet/"
 // foreignKeys are the keys that other projects define, by the type that has them.
 var foreignKeys = map[string][]string{
 	// Multus' selection elements.
-	"selection.Element": {"default-route", "cni-args", "infiniband-guid"},
-	"agent/api.Element": {"default-route", "cni-args", "infiniband-guid"},
+	"allocation.Element": {"default-route", "cni-args", "infiniband-guid"},
 	// The CNI specification's GC.
 	"cmd/allocnet-cni.conf": {"cni.dev/valid-attachments"},
 	// The plugin vlan's.

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
@@ -32,10 +34,9 @@ type engine interface {
 	RetryPending(ctx context.Context) error
 }
 
-// driver implements the gRPC service of a task driver. Its methods may be called
-// concurrently.
+// driver implements the gRPC services of a task driver; see service.go. Its methods may be
+// called concurrently.
 type driver struct {
-	proto.UnimplementedDriverServer
 	log    hclog.Logger
 	base   hook.Config
 	events *events
@@ -95,24 +96,23 @@ func (d *driver) ready() (engine, error) {
 	return d.engine, d.broken
 }
 
-// TaskConfigSchema returns the schema of a task's config block.
-func (*driver) TaskConfigSchema(context.Context, *proto.TaskConfigSchemaRequest) (*proto.TaskConfigSchemaResponse, error) {
+// taskConfigSchema returns the schema of a task's config block.
+func (*driver) taskConfigSchema(context.Context, *emptypb.Empty) (*proto.TaskConfigSchemaResponse, error) {
 	return &proto.TaskConfigSchemaResponse{Spec: taskSchema}, nil
 }
 
-// Capabilities returns the capabilities of the driver. A task joins the network
+// capabilities returns the capabilities of the driver. A task joins the network
 // namespace of its group, and has no process, image or log.
-func (*driver) Capabilities(context.Context, *proto.CapabilitiesRequest) (*proto.CapabilitiesResponse, error) {
+func (*driver) capabilities(context.Context, *emptypb.Empty) (*proto.CapabilitiesResponse, error) {
 	return &proto.CapabilitiesResponse{Capabilities: &proto.DriverCapabilities{
-		FsIsolation:           proto.DriverCapabilities_NONE,
 		NetworkIsolationModes: []proto.NetworkIsolationSpec_NetworkIsolationMode{proto.NetworkIsolationSpec_GROUP},
 		MountConfigs:          proto.DriverCapabilities_NO_MOUNTS,
 		DisableLogCollection:  true,
 	}}, nil
 }
 
-// StartTask attaches the networks of a task: all of them, or none.
-func (d *driver) StartTask(ctx context.Context, r *proto.StartTaskRequest) (*proto.StartTaskResponse, error) {
+// startTask attaches the networks of a task: all of them, or none.
+func (d *driver) startTask(ctx context.Context, r *proto.StartTaskRequest) (*proto.StartTaskResponse, error) {
 	c := r.GetTask()
 	if _, err := d.task(c.GetId()); err == nil {
 		return nil, status.Errorf(codes.AlreadyExists, "task %s is already started", c.GetId())
@@ -127,7 +127,7 @@ func (d *driver) StartTask(ctx context.Context, r *proto.StartTaskRequest) (*pro
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return &proto.StartTaskResponse{Result: proto.StartTaskResponse_SUCCESS, Handle: handle, NetworkOverride: t.override}, nil
+	return &proto.StartTaskResponse{Handle: handle, NetworkOverride: t.override}, nil
 }
 
 // startFailure returns the gRPC status of an error. A failure of a plugin is
@@ -144,21 +144,21 @@ func startFailure(err error) error {
 	return s.Err()
 }
 
-// RecoverTask takes over a task after a restart of the driver or of Nomad. It fails
+// recoverTask takes over a task after a restart of the driver or of Nomad. It fails
 // if an attachment of the task is missing. DestroyTask then removes the rest.
-func (d *driver) RecoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (*proto.RecoverTaskResponse, error) {
+func (d *driver) recoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (*emptypb.Empty, error) {
 	if _, err := d.task(r.GetTaskId()); err == nil {
-		return &proto.RecoverTaskResponse{}, nil
+		return &emptypb.Empty{}, nil
 	}
 	if err := d.recover(ctx, r.GetHandle()); err != nil {
 		d.log.Warn("task not recovered", "task", r.GetTaskId(), "error", err)
 		return nil, status.Error(codes.NotFound, validUTF8(err.Error()))
 	}
-	return &proto.RecoverTaskResponse{}, nil
+	return &emptypb.Empty{}, nil
 }
 
-// WaitTask returns when the task has ended.
-func (d *driver) WaitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto.WaitTaskResponse, error) {
+// waitTask returns when the task has ended.
+func (d *driver) waitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto.WaitTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -172,9 +172,9 @@ func (d *driver) WaitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto
 	}
 }
 
-// StopTask detaches the networks of a task. After a failure the task stays running,
+// stopTask detaches the networks of a task. After a failure the task stays running,
 // so that Nomad repeats the call.
-func (d *driver) StopTask(ctx context.Context, r *proto.StopTaskRequest) (*proto.StopTaskResponse, error) {
+func (d *driver) stopTask(ctx context.Context, r *proto.StopTaskRequest) (*emptypb.Empty, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -182,15 +182,15 @@ func (d *driver) StopTask(ctx context.Context, r *proto.StopTaskRequest) (*proto
 	if err := d.stop(ctx, t); err != nil {
 		return nil, status.Error(codes.Internal, validUTF8(err.Error()))
 	}
-	return &proto.StopTaskResponse{}, nil
+	return &emptypb.Empty{}, nil
 }
 
-// DestroyTask removes a task and detaches its remaining networks. It succeeds for an
+// destroyTask removes a task and detaches its remaining networks. It succeeds for an
 // unknown task.
-func (d *driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (*proto.DestroyTaskResponse, error) {
+func (d *driver) destroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (*emptypb.Empty, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
-		return &proto.DestroyTaskResponse{}, nil
+		return &emptypb.Empty{}, nil
 	}
 	if t.running() && !r.GetForce() {
 		return nil, status.Errorf(codes.FailedPrecondition, "task %s is running: stop it first", r.GetTaskId())
@@ -201,11 +201,11 @@ func (d *driver) DestroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.tasks, r.GetTaskId())
-	return &proto.DestroyTaskResponse{}, nil
+	return &emptypb.Empty{}, nil
 }
 
-// InspectTask returns the status of a task, with the traffic of its interfaces.
-func (d *driver) InspectTask(_ context.Context, r *proto.InspectTaskRequest) (*proto.InspectTaskResponse, error) {
+// inspectTask returns the status of a task, with the traffic of its interfaces.
+func (d *driver) inspectTask(_ context.Context, r *proto.InspectTaskRequest) (*proto.InspectTaskResponse, error) {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -217,20 +217,20 @@ func (d *driver) InspectTask(_ context.Context, r *proto.InspectTaskRequest) (*p
 	}, nil
 }
 
-// SignalTask is not supported.
-func (*driver) SignalTask(context.Context, *proto.SignalTaskRequest) (*proto.SignalTaskResponse, error) {
+// signalTask is not supported.
+func (*driver) signalTask(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "an attachment has no process to signal: signal a main task")
 }
 
-// ExecTask is not supported.
-func (*driver) ExecTask(context.Context, *proto.ExecTaskRequest) (*proto.ExecTaskResponse, error) {
+// execTask is not supported.
+func (*driver) execTask(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 	return nil, noExec
 }
 
-// ExecTaskStreaming is not supported. It answers after the client's first message: a client whose
+// execTaskStreaming is not supported. It answers after the client's first message: a client whose
 // message finds the stream ended sees only that, and not the reason.
-func (*driver) ExecTaskStreaming(stream proto.Driver_ExecTaskStreamingServer) error {
-	if _, err := stream.Recv(); err != nil && !errors.Is(err, io.EOF) {
+func execTaskStreaming(_ any, stream grpc.ServerStream) error {
+	if err := stream.RecvMsg(&emptypb.Empty{}); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return noExec
@@ -240,8 +240,8 @@ func (*driver) ExecTaskStreaming(stream proto.Driver_ExecTaskStreamingServer) er
 // prints "unexpected EOF" for a longer error.
 var noExec = status.Error(codes.Unimplemented, "an attachment has no process to execute in: name a main task of its group")
 
-// TaskEvents streams the events of all tasks.
-func (d *driver) TaskEvents(_ *proto.TaskEventsRequest, stream proto.Driver_TaskEventsServer) error {
+// taskEvents streams the events of all tasks.
+func (d *driver) taskEvents(_ *emptypb.Empty, stream grpc.ServerStreamingServer[proto.DriverTaskEvent]) error {
 	return d.events.stream(stream.Context(), stream.Send)
 }
 

@@ -26,10 +26,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/nomad/driver/drivertest"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -88,15 +90,8 @@ func (e *engineFake) Status(_ context.Context, id string) (*hook.Allocation, err
 // own is the test's own namespace. The fake attaches its lo.
 const own = "/proc/self/ns/net"
 
-// clients are the two services over a real connection.
-type clients struct {
-	base   proto.BasePluginClient
-	driver proto.DriverClient
-	conn   *grpc.ClientConn
-}
-
 // serve serves a driver on a socket.
-func serve(t *testing.T, d *driver) clients {
+func serve(t *testing.T, d *driver) *grpc.ClientConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
 	listener, err := net.Listen("unix", path)
@@ -116,7 +111,7 @@ func serve(t *testing.T, d *driver) clients {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return clients{proto.NewBasePluginClient(conn), proto.NewDriverClient(conn), conn}
+	return conn
 }
 
 // newTestDriver returns a driver on a fake engine.
@@ -159,11 +154,11 @@ func taskOf(t *testing.T, networks map[string]network) *proto.TaskConfig {
 func TestBase(t *testing.T) {
 	d := newDriver(hook.Config{StateDir: t.TempDir()}, hclog.NewNullLogger())
 	c := serve(t, d)
-	info, err := c.base.PluginInfo(t.Context(), &proto.PluginInfoRequest{})
+	info, err := drivertest.PluginInfo(t.Context(), c, &emptypb.Empty{})
 	if err != nil || info.GetName() != "allocnet" || info.GetType() != proto.PluginType_DRIVER || !slices.Equal(info.GetPluginApiVersions(), []string{"v0.1.0"}) {
 		t.Errorf("info %v, %v", info, err)
 	}
-	schema, err := c.base.ConfigSchema(t.Context(), &proto.ConfigSchemaRequest{})
+	schema, err := drivertest.ConfigSchema(t.Context(), c, &emptypb.Empty{})
 	if err != nil || schema.GetSpec().GetObject().GetAttributes()["conf_dir"] == nil {
 		t.Errorf("schema %v, %v", schema, err)
 	}
@@ -172,14 +167,14 @@ func TestBase(t *testing.T) {
 		"no state directory": pack(t, map[string]any{"state_dir": "/proc/nonexistent/state"}),
 		"no msgpack":         []byte("\xc1"),
 	} {
-		if _, err := c.base.SetConfig(t.Context(), &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
+		if _, err := drivertest.SetConfig(t.Context(), c, &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
 			t.Errorf("%s: %v, which would keep the agent from starting", name, err)
 		}
 		if f := d.fingerprint(); f.Health != proto.FingerprintResponse_UNHEALTHY || f.HealthDescription == "" {
 			t.Errorf("%s: the health is %v", name, f)
 		}
 	}
-	if _, err := c.base.SetConfig(t.Context(), &proto.SetConfigRequest{MsgpackConfig: pack(t, map[string]any{"conf_dir": dir, "plugin_dirs": nil})}); err != nil {
+	if _, err := drivertest.SetConfig(t.Context(), c, &proto.SetConfigRequest{MsgpackConfig: pack(t, map[string]any{"conf_dir": dir, "plugin_dirs": nil})}); err != nil {
 		t.Error(err)
 	}
 	if !slices.Equal(d.config.ConfDirs, []string{dir}) || d.broken != nil {
@@ -189,7 +184,7 @@ func TestBase(t *testing.T) {
 
 func TestSchemaAndCapabilities(t *testing.T) {
 	c := serve(t, newTestDriver(&engineFake{}))
-	schema, err := c.driver.TaskConfigSchema(t.Context(), &proto.TaskConfigSchemaRequest{})
+	schema, err := drivertest.TaskConfigSchema(t.Context(), c, &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +192,7 @@ func TestSchemaAndCapabilities(t *testing.T) {
 	if !slices.Equal(block.GetLabels(), []string{"name"}) || len(block.GetNested().GetObject().GetAttributes()) != 10 {
 		t.Errorf("schema %v", schema)
 	}
-	answer, err := c.driver.Capabilities(t.Context(), &proto.CapabilitiesRequest{})
+	answer, err := drivertest.Capabilities(t.Context(), c, &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +213,7 @@ func TestStopIsNotInterrupted(t *testing.T) {
 	d.add(running)
 	gone, disconnect := context.WithCancel(t.Context())
 	disconnect()
-	if _, err := d.StopTask(gone, &proto.StopTaskRequest{TaskId: c.GetId()}); err != nil || len(e.attached) > 0 {
+	if _, err := d.stopTask(gone, &proto.StopTaskRequest{TaskId: c.GetId()}); err != nil || len(e.attached) > 0 {
 		t.Errorf("%v, left: %+v", err, e.attached)
 	}
 }
@@ -226,7 +221,7 @@ func TestStopIsNotInterrupted(t *testing.T) {
 // TestStartReleases: what a killed process has left of a task goes before it is attached.
 func TestStartReleases(t *testing.T) {
 	e := &engineFake{attached: []hook.Attachment{{Network: "storage", Interface: "lo", Task: "net"}}, extendErr: errors.New("no address is free")}
-	if _, err := newTestDriver(e).StartTask(t.Context(), &proto.StartTaskRequest{Task: taskOf(t, map[string]network{"storage": {}})}); err == nil || len(e.attached) > 0 {
+	if _, err := newTestDriver(e).startTask(t.Context(), &proto.StartTaskRequest{Task: taskOf(t, map[string]network{"storage": {}})}); err == nil || len(e.attached) > 0 {
 		t.Errorf("%v, left: %+v", err, e.attached)
 	}
 }
@@ -238,7 +233,7 @@ func TestRootLife(t *testing.T) {
 	c := serve(t, newTestDriver(e))
 	ctx := t.Context()
 	task := taskOf(t, map[string]network{"storage": {"ips": []string{"10.1.0.9/24"}, "ports": []string{"repl"}, "mtu": 1400}})
-	started, err := c.driver.StartTask(ctx, &proto.StartTaskRequest{Task: task})
+	started, err := drivertest.StartTask(ctx, c, &proto.StartTaskRequest{Task: task})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,14 +249,14 @@ func TestRootLife(t *testing.T) {
 		len(r.Ports) != 1 || r.Ports[0].To != 5433 || r.Ports[0].HostIP != "192.0.2.1" || e.released[0] != "net" {
 		t.Errorf("asked for %+v after releasing %v", r, e.released)
 	}
-	if _, err := c.driver.StartTask(ctx, &proto.StartTaskRequest{Task: task}); status.Code(err) != codes.AlreadyExists {
+	if _, err := drivertest.StartTask(ctx, c, &proto.StartTaskRequest{Task: task}); status.Code(err) != codes.AlreadyExists {
 		t.Errorf("a second start: %v", err)
 	}
-	inspected, err := c.driver.InspectTask(ctx, &proto.InspectTaskRequest{TaskId: task.Id})
+	inspected, err := drivertest.InspectTask(ctx, c, &proto.InspectTaskRequest{TaskId: task.Id})
 	if err != nil || inspected.GetTask().GetState() != proto.TaskState_RUNNING || inspected.GetDriver().GetAttributes()["lo.network"] != "storage" || inspected.GetDriver().GetAttributes()["lo.rx_bytes"] == "" {
 		t.Errorf("inspected %v, %v", inspected, err)
 	}
-	stats, err := c.driver.TaskStats(ctx, &proto.TaskStatsRequest{TaskId: task.Id, CollectionInterval: durationpb.New(time.Millisecond)})
+	stats, err := drivertest.TaskStats(ctx, c, &proto.TaskStatsRequest{TaskId: task.Id, CollectionInterval: durationpb.New(time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,29 +265,29 @@ func TestRootLife(t *testing.T) {
 			t.Errorf("stats %v, %v", s, err)
 		}
 	}
-	if _, err := c.driver.DestroyTask(ctx, &proto.DestroyTaskRequest{TaskId: task.Id}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := drivertest.DestroyTask(ctx, c, &proto.DestroyTaskRequest{TaskId: task.Id}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("destroying a running task: %v", err)
 	}
 	e.releaseErr = errors.New("the plugin died")
-	if _, err := c.driver.StopTask(ctx, &proto.StopTaskRequest{TaskId: task.Id}); err == nil || !strings.Contains(err.Error(), "the plugin died") {
+	if _, err := drivertest.StopTask(ctx, c, &proto.StopTaskRequest{TaskId: task.Id}); err == nil || !strings.Contains(err.Error(), "the plugin died") {
 		t.Errorf("a stop that fails: %v", err)
 	}
-	if i, err := c.driver.InspectTask(ctx, &proto.InspectTaskRequest{TaskId: task.Id}); err != nil || i.GetTask().GetState() != proto.TaskState_RUNNING {
+	if i, err := drivertest.InspectTask(ctx, c, &proto.InspectTaskRequest{TaskId: task.Id}); err != nil || i.GetTask().GetState() != proto.TaskState_RUNNING {
 		t.Errorf("after a stop that failed: %v, %v", i, err)
 	}
 	e.releaseErr = nil
-	if _, err := c.driver.StopTask(ctx, &proto.StopTaskRequest{TaskId: task.Id}); err != nil {
+	if _, err := drivertest.StopTask(ctx, c, &proto.StopTaskRequest{TaskId: task.Id}); err != nil {
 		t.Error(err)
 	}
-	if w, err := c.driver.WaitTask(ctx, &proto.WaitTaskRequest{TaskId: task.Id}); err != nil || w.GetResult().GetExitCode() != 0 || w.GetErr() != "" {
+	if w, err := drivertest.WaitTask(ctx, c, &proto.WaitTaskRequest{TaskId: task.Id}); err != nil || w.GetResult().GetExitCode() != 0 || w.GetErr() != "" {
 		t.Errorf("waited for %v, %v", w, err)
 	}
 	for range 2 {
-		if _, err := c.driver.DestroyTask(ctx, &proto.DestroyTaskRequest{TaskId: task.Id}); err != nil {
+		if _, err := drivertest.DestroyTask(ctx, c, &proto.DestroyTaskRequest{TaskId: task.Id}); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := c.driver.WaitTask(ctx, &proto.WaitTaskRequest{TaskId: task.Id}); status.Code(err) != codes.NotFound {
+	if _, err := drivertest.WaitTask(ctx, c, &proto.WaitTaskRequest{TaskId: task.Id}); status.Code(err) != codes.NotFound {
 		t.Errorf("waiting for a destroyed task: %v", err)
 	}
 	if len(e.attached) != 0 {
@@ -302,9 +297,9 @@ func TestRootLife(t *testing.T) {
 }
 
 // requireEvents reads one event for each prefix.
-func requireEvents(t *testing.T, c clients, beginnings ...string) {
+func requireEvents(t *testing.T, c *grpc.ClientConn, beginnings ...string) {
 	t.Helper()
-	stream, err := c.driver.TaskEvents(t.Context(), &proto.TaskEventsRequest{})
+	stream, err := drivertest.TaskEvents(t.Context(), c, &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +339,7 @@ func TestStartRefused(t *testing.T) {
 			if test.edit != nil {
 				test.edit(task)
 			}
-			_, err := c.driver.StartTask(t.Context(), &proto.StartTaskRequest{Task: task})
+			_, err := drivertest.StartTask(t.Context(), c, &proto.StartTaskRequest{Task: task})
 			s := status.Convert(err)
 			if s.Code() != test.code || !strings.Contains(s.Message(), test.words) {
 				t.Errorf("%v, want %s: %q", err, test.code, test.words)
@@ -396,14 +391,14 @@ func TestRootInterfaceGone(t *testing.T) {
 	e := &engineFake{interfaces: map[string]string{"storage": "vanished"}}
 	c := serve(t, newTestDriver(e))
 	task := taskOf(t, map[string]network{"storage": {}})
-	if _, err := c.driver.StartTask(t.Context(), &proto.StartTaskRequest{Task: task}); err != nil {
+	if _, err := drivertest.StartTask(t.Context(), c, &proto.StartTaskRequest{Task: task}); err != nil {
 		t.Fatal(err)
 	}
-	w, err := c.driver.WaitTask(t.Context(), &proto.WaitTaskRequest{TaskId: task.Id})
+	w, err := drivertest.WaitTask(t.Context(), c, &proto.WaitTaskRequest{TaskId: task.Id})
 	if err != nil || w.GetResult().GetExitCode() != 1 || w.GetErr() != "interface vanished of network storage is gone" {
 		t.Errorf("waited for %v, %v", w, err)
 	}
-	if _, err := c.driver.DestroyTask(t.Context(), &proto.DestroyTaskRequest{TaskId: task.Id, Force: true}); err != nil || len(e.attached) != 0 {
+	if _, err := drivertest.DestroyTask(t.Context(), c, &proto.DestroyTaskRequest{TaskId: task.Id, Force: true}); err != nil || len(e.attached) != 0 {
 		t.Errorf("destroyed: %v, left %v", err, e.attached)
 	}
 }
@@ -415,7 +410,7 @@ func TestRootRecover(t *testing.T) {
 		e := &engineFake{interfaces: map[string]string{"storage": iface}}
 		d := newTestDriver(e)
 		d.interval = time.Hour
-		started, err := serve(t, d).driver.StartTask(t.Context(), &proto.StartTaskRequest{Task: taskOf(t, map[string]network{"storage": {"advertise": true}})})
+		started, err := drivertest.StartTask(t.Context(), serve(t, d), &proto.StartTaskRequest{Task: taskOf(t, map[string]network{"storage": {"advertise": true}})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -427,11 +422,11 @@ func TestRootRecover(t *testing.T) {
 		e, handle := start(t, "lo")
 		c := serve(t, newTestDriver(e))
 		for range 2 {
-			if _, err := c.driver.RecoverTask(t.Context(), &proto.RecoverTaskRequest{TaskId: handle.Config.Id, Handle: handle}); err != nil {
+			if _, err := drivertest.RecoverTask(t.Context(), c, &proto.RecoverTaskRequest{TaskId: handle.Config.Id, Handle: handle}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		i, err := c.driver.InspectTask(t.Context(), &proto.InspectTaskRequest{TaskId: handle.Config.Id})
+		i, err := drivertest.InspectTask(t.Context(), c, &proto.InspectTaskRequest{TaskId: handle.Config.Id})
 		if err != nil || i.GetTask().GetState() != proto.TaskState_RUNNING || i.GetNetworkOverride().GetAddr() != "10.1.0.9" {
 			t.Errorf("inspected %v, %v", i, err)
 		}
@@ -454,11 +449,11 @@ func TestRootRecover(t *testing.T) {
 			e, handle := start(t, test.iface)
 			test.spoil(e, handle)
 			c := serve(t, newTestDriver(e))
-			if _, err := c.driver.RecoverTask(t.Context(), &proto.RecoverTaskRequest{TaskId: handle.Config.Id, Handle: handle}); err == nil || !strings.Contains(err.Error(), test.words) {
+			if _, err := drivertest.RecoverTask(t.Context(), c, &proto.RecoverTaskRequest{TaskId: handle.Config.Id, Handle: handle}); err == nil || !strings.Contains(err.Error(), test.words) {
 				t.Errorf("%v, want %q", err, test.words)
 			}
 			before := len(e.released)
-			if _, err := c.driver.DestroyTask(t.Context(), &proto.DestroyTaskRequest{TaskId: handle.Config.Id, Force: true}); err != nil || len(e.released) != before+1 {
+			if _, err := drivertest.DestroyTask(t.Context(), c, &proto.DestroyTaskRequest{TaskId: handle.Config.Id, Force: true}); err != nil || len(e.released) != before+1 {
 				t.Errorf("what is left was not released: %v, %v", err, e.released)
 			}
 		})
@@ -467,16 +462,16 @@ func TestRootRecover(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	c := serve(t, newTestDriver(&engineFake{}))
-	stream, err := c.driver.ExecTaskStreaming(t.Context())
+	stream, err := drivertest.ExecTaskStreaming(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, signal := c.driver.SignalTask(t.Context(), &proto.SignalTaskRequest{})
-	_, exec := c.driver.ExecTask(t.Context(), &proto.ExecTaskRequest{})
-	if err := stream.Send(&proto.ExecTaskStreamingRequest{}); err != nil { // Nomad gives up then
+	_, signal := drivertest.SignalTask(t.Context(), c, &emptypb.Empty{})
+	_, exec := drivertest.ExecTask(t.Context(), c, &emptypb.Empty{})
+	if err := stream.SendMsg(&emptypb.Empty{}); err != nil { // Nomad gives up then
 		t.Errorf("the stream has ended before its first message: %v", err)
 	}
-	_, streaming := stream.Recv()
+	streaming := stream.RecvMsg(&emptypb.Empty{})
 	for _, err := range []error{signal, exec, streaming} {
 		if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "an attachment has no process") || len(err.Error()) > 123 {
 			t.Errorf("got %v, of %d bytes", err, len(err.Error()))

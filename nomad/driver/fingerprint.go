@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
 	"github.com/allocnet/allocnet/hook"
@@ -26,9 +29,9 @@ const countInterval = time.Minute
 // prefix is the prefix of the node attributes.
 const prefix = "driver." + Name
 
-// Fingerprint streams the usable networks as node attributes: the present ones, and
+// streamFingerprint streams the usable networks as node attributes: the present ones, and
 // then each change.
-func (d *driver) Fingerprint(_ *proto.FingerprintRequest, stream proto.Driver_FingerprintServer) error {
+func (d *driver) streamFingerprint(_ *emptypb.Empty, stream grpc.ServerStreamingServer[proto.FingerprintResponse]) error {
 	confDirs, pluginDirs := d.dirs()
 	changed, err := watch.Dirs(stream.Context(), slices.Concat(confDirs, pluginDirs)...)
 	if err != nil { // the ticker still fires

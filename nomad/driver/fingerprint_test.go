@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/nomad/driver/drivertest"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
@@ -35,7 +37,7 @@ func TestFingerprint(t *testing.T) {
 	write(plugins+"/host-local", "", 0o700)
 	d := newTestDriver(&engineFake{})
 	d.config.ConfDirs, d.config.PluginDirs, d.config.StateDir = []string{conf}, []string{plugins}, dir
-	stream, err := serve(t, d).driver.Fingerprint(t.Context(), &proto.FingerprintRequest{})
+	stream, err := drivertest.Fingerprint(t.Context(), serve(t, d), &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func TestFingerprintTakesBack(t *testing.T) {
 	d.config.ConfDirs, d.config.StateDir = []string{t.TempDir()}, t.TempDir()
 	gone := networkAttributes(&cniconf.Network{Name: "gone", List: &libcni.NetworkConfigList{}})
 	d.saveOffered(&proto.FingerprintResponse{Attributes: gone})
-	stream, err := serve(t, d).driver.Fingerprint(t.Context(), &proto.FingerprintRequest{})
+	stream, err := drivertest.Fingerprint(t.Context(), serve(t, d), &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,13 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/version"
@@ -52,36 +51,12 @@ func Wanted() bool { return os.Getenv(handshake.MagicCookieKey) == handshake.Mag
 // plugins are the two services of a driver plugin.
 func plugins(d *driver) plugin.PluginSet {
 	return plugin.PluginSet{
-		"base":   service{register: func(s *grpc.Server) { proto.RegisterBasePluginServer(s, &basePlugin{driver: d}) }},
-		"driver": service{register: func(s *grpc.Server) { proto.RegisterDriverServer(s, d) }},
+		"base": service{desc: &baseService, driver: d}, "driver": service{desc: &driverService, driver: d},
 	}
 }
 
-// service is one gRPC service as a go-plugin.Plugin.
-type service struct {
-	plugin.NetRPCUnsupportedPlugin
-	register func(*grpc.Server)
-}
-
-// GRPCServer registers the service.
-func (s service) GRPCServer(_ *plugin.GRPCBroker, server *grpc.Server) error {
-	s.register(server)
-	return nil
-}
-
-// GRPCClient is not supported: this program is the server.
-func (service) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, errors.New("this program serves the driver and has no client")
-}
-
-// basePlugin is the service that every Nomad plugin has.
-type basePlugin struct {
-	proto.UnimplementedBasePluginServer
-	driver *driver
-}
-
-// PluginInfo returns the type, the name and the versions of the plugin.
-func (*basePlugin) PluginInfo(context.Context, *proto.PluginInfoRequest) (*proto.PluginInfoResponse, error) {
+// pluginInfo returns the type, the name and the versions of the plugin.
+func (*driver) pluginInfo(context.Context, *emptypb.Empty) (*proto.PluginInfoResponse, error) {
 	return &proto.PluginInfoResponse{
 		Type:              proto.PluginType_DRIVER,
 		PluginApiVersions: []string{apiVersion},
@@ -90,14 +65,14 @@ func (*basePlugin) PluginInfo(context.Context, *proto.PluginInfoRequest) (*proto
 	}, nil
 }
 
-// ConfigSchema returns the schema of the plugin block.
-func (*basePlugin) ConfigSchema(context.Context, *proto.ConfigSchemaRequest) (*proto.ConfigSchemaResponse, error) {
+// configSchema returns the schema of the plugin block.
+func (*driver) configSchema(context.Context, *emptypb.Empty) (*proto.ConfigSchemaResponse, error) {
 	return &proto.ConfigSchemaResponse{Spec: pluginSchema}, nil
 }
 
-// SetConfig reads the plugin block. It never fails, because the Nomad agent would not
+// setConfig reads the plugin block. It never fails, because the Nomad agent would not
 // start. Mistakes make the driver unhealthy instead.
-func (b *basePlugin) SetConfig(_ context.Context, r *proto.SetConfigRequest) (*proto.SetConfigResponse, error) {
-	b.driver.configure(r.GetMsgpackConfig())
-	return &proto.SetConfigResponse{}, nil
+func (d *driver) setConfig(_ context.Context, r *proto.SetConfigRequest) (*emptypb.Empty, error) {
+	d.configure(r.GetMsgpackConfig())
+	return &emptypb.Empty{}, nil
 }

@@ -5,13 +5,18 @@ package driver
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/nomad/driver/drivertest"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
@@ -27,7 +32,7 @@ func TestRootFurtherFields(t *testing.T) {
 	further = protowire.AppendVarint(protowire.AppendTag(further, 1000, protowire.VarintType), 7)  // of a later version
 	task.ProtoReflect().SetUnknown(further)
 	task.Resources.ProtoReflect().SetUnknown(further)
-	started, err := c.driver.StartTask(t.Context(), &proto.StartTaskRequest{Task: task})
+	started, err := drivertest.StartTask(t.Context(), c, &proto.StartTaskRequest{Task: task})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +45,32 @@ func TestRootFurtherFields(t *testing.T) {
 	}
 }
 
+// TestServices: what is served is what a test of e2e/driver compares with Nomad's agent.
+func TestServices(t *testing.T) {
+	var served, tested []string
+	for _, service := range []grpc.ServiceDesc{baseService, driverService} {
+		for _, m := range service.Methods {
+			served = append(served, fmt.Sprintf("/%s/%s false false", service.ServiceName, m.MethodName))
+		}
+		for _, s := range service.Streams {
+			served = append(served, fmt.Sprintf("/%s/%s %t %t", service.ServiceName, s.StreamName, s.ClientStreams, s.ServerStreams))
+		}
+	}
+	for _, m := range drivertest.Methods {
+		tested = append(tested, fmt.Sprintf("%s %t %t", m.Path, m.ClientStreams, m.ServerStreams))
+	}
+	slices.Sort(served)
+	slices.Sort(tested)
+	if !slices.Equal(served, tested) {
+		t.Errorf("served are %q, want %q", served, tested)
+	}
+}
+
 // TestUnknownMethod: Nomad calls methods that are not defined here.
 func TestUnknownMethod(t *testing.T) {
 	c := serve(t, newTestDriver(&engineFake{}))
 	for _, method := range []string{"CreateNetwork", "DestroyNetwork"} {
-		err := c.conn.Invoke(t.Context(), "/hashicorp.nomad.plugins.drivers.proto.Driver/"+method, &proto.TaskEventsRequest{}, &proto.StopTaskResponse{})
+		err := c.Invoke(t.Context(), "/hashicorp.nomad.plugins.drivers.proto.Driver/"+method, &emptypb.Empty{}, &emptypb.Empty{})
 		if status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v, want code Unimplemented", method, err)
 		}

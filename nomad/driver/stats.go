@@ -6,6 +6,7 @@ package driver
 import (
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -13,10 +14,10 @@ import (
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
-// TaskStats streams the resource usage of a task until it ends. It is zero, because
+// taskStats streams the resource usage of a task until it ends. It is zero, because
 // the task has no process. The protocol has no field for the traffic of an
 // interface; InspectTask returns it.
-func (d *driver) TaskStats(r *proto.TaskStatsRequest, stream proto.Driver_TaskStatsServer) error {
+func (d *driver) taskStats(r *proto.TaskStatsRequest, stream grpc.ServerStreamingServer[proto.TaskStatsResponse]) error {
 	t, err := d.task(r.GetTaskId())
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command protogen generates the Go code of protobuf files, with the generators that
+// Command protogen generates the Go code of protobuf files, with the generator that
 // this module pins. It has to run in its own directory.
 //
 // Usage: go run -C tools/protogen . ROOT OUT FILE...
@@ -42,15 +42,13 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, generator := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
-		if err := generate(generator, request, args[1]); err != nil {
-			return fmt.Errorf("%s: %w", generator, err)
-		}
+	if err := generate(request, args[1]); err != nil {
+		return fmt.Errorf("%s: %w", generator, err)
 	}
 	return nil
 }
 
-// compile returns what the generators are asked for: the files, after what they import.
+// compile returns what the generator is asked for: the files, after what they import.
 func compile(root string, files []string) ([]byte, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{root}}),
@@ -80,8 +78,11 @@ func appendFile(all []*descriptorpb.FileDescriptorProto, seen map[string]bool, f
 	return append(all, protodesc.ToFileDescriptorProto(file))
 }
 
-// generate writes what a generator answers.
-func generate(generator string, request []byte, out string) error {
+// generator is the program that generates.
+const generator = "protoc-gen-go"
+
+// generate writes what the generator answers.
+func generate(request []byte, out string) error {
 	cmd := exec.Command("go", "tool", generator)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
 	data, err := cmd.Output()

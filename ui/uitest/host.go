@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hostmap"
 	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/state"
 )
 
 // Fill makes the host a busy one with n allocations, with one problem of each kind. Times are
@@ -49,18 +49,21 @@ func Allocations(n int, now time.Time) []*api.Allocation {
 			DNSSelection: "primary", DNS: api.DNS{Servers: []string{"10.0.0.53"}},
 			Attachments: []api.Attachment{
 				{
-					Network: "web", Interface: "eth0", Primary: true, Phase: api.Attached, MTU: 1500, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i/256, i%256), Attempts: 1, Created: created,
-					Addresses: []netip.Prefix{address(10, 88, i, 16), netip.MustParsePrefix(fmt.Sprintf("fd00:88::%x/64", i+2))}, Gateways: []netip.Addr{netip.MustParseAddr("10.88.0.1")},
-					Ports: []api.MappedPort{{HostPort: int32(20000 + i), ContainerPort: 8080, Protocol: "tcp"}}, DNS: api.DNS{Servers: []string{"10.0.0.53"}},
+					Network: "web", Interface: "eth0", Primary: true, Phase: allocation.Attached, Attempts: 1, Created: created,
+					Observed: api.Observed{
+						MTU: 1500, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i/256, i%256),
+						Addresses: []netip.Prefix{address(10, 88, i, 16), netip.MustParsePrefix(fmt.Sprintf("fd00:88::%x/64", i+2))}, Gateways: []netip.Addr{netip.MustParseAddr("10.88.0.1")},
+						Ports: []api.MappedPort{{HostPort: int32(20000 + i), ContainerPort: 8080, Protocol: "tcp"}}, DNS: api.DNS{Servers: []string{"10.0.0.53"}},
+					},
 					Result: json.RawMessage(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/x"}],"ips":[{"address":"10.88.0.2/16","gateway":"10.88.0.1","interface":0}]}`),
 				},
-				{Network: "storage", Interface: "net1", Phase: api.Attached, Task: "sidecar", MTU: 9000, Attempts: 2, Created: created, Addresses: []netip.Prefix{address(10, 91, i, 26)}},
+				{Network: "storage", Interface: "net1", Phase: allocation.Attached, Task: "sidecar", Attempts: 2, Created: created, Observed: api.Observed{MTU: 9000, Addresses: []netip.Prefix{address(10, 91, i, 26)}}},
 			},
 		}
 	}
 	if n > 3 {
-		all[1].Attachments[1].Phase = api.Adding
-		all[2].Attachments[1].Phase, all[2].Attachments[1].Error = api.Pending, "plugin bridge: DEL: device or resource busy"
+		all[1].Attachments[1].Phase = allocation.Adding
+		all[2].Attachments[1].Phase, all[2].Attachments[1].Error = allocation.Pending, "plugin bridge: DEL: device or resource busy"
 	}
 	return all
 }
@@ -119,7 +122,7 @@ func drawing(n int) api.Map {
 	for _, a := range Allocations(n, time.Now()) {
 		drawn := hostmap.Allocation{ID: a.ID, Identity: policy.Identity{Namespace: a.Identity.Namespace, Job: a.Identity.Job, Group: a.Identity.Group}}
 		for _, one := range a.Attachments {
-			drawn.Attachments = append(drawn.Attachments, hostmap.Attachment{Network: one.Network, Interface: one.Interface, Phase: state.Phase(one.Phase), Addresses: one.Addresses})
+			drawn.Attachments = append(drawn.Attachments, hostmap.Attachment{Network: one.Network, Interface: one.Interface, Phase: one.Phase, Addresses: one.Addresses})
 		}
 		m.Allocations = append(m.Allocations, drawn)
 	}
@@ -161,7 +164,7 @@ func details(a *api.Allocation) api.Details {
 				)
 			}
 		}
-		if n.Phase == api.Pending {
+		if n.Phase == allocation.Pending {
 			d.Rules, d.RulesError = nil, "the network has plugins or options that allocnet does not know, and rules of theirs are not listed"
 		}
 		wire.Attachments = append(wire.Attachments, d)

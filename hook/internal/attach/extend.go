@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -25,14 +26,14 @@ import (
 )
 
 // Extend is Engine.Extend.
-func Extend(ctx context.Context, e *operation.Env, r plan.Request) (*onrecord.Allocation, error) {
+func Extend(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.Allocation, error) {
 	started := time.Now()
 	a, err := attachFurther(ctx, e, r)
 	reportAttach(e, r, started, err)
 	return a, err
 }
 
-func attachFurther(ctx context.Context, e *operation.Env, r plan.Request) (*onrecord.Allocation, error) {
+func attachFurther(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.Allocation, error) {
 	if err := r.ValidateExtension(); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func prepare(ctx context.Context, o *operation.Operation, r plan.Request) error 
 }
 
 // extend executes the request, and rolls back all of it on failure.
-func extend(ctx context.Context, o *operation.Operation, r plan.Request, digest string, f plan.Facts) (*onrecord.Allocation, error) {
+func extend(ctx context.Context, o *operation.Operation, r plan.Request, digest string, f plan.Facts) (*allocation.Allocation, error) {
 	ns, err := namespaceToExtend(o, r)
 	if err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func namespaceToExtend(o *operation.Operation, r plan.Request) (kernel.Namespace
 	if o.HasRecord() {
 		return o.Namespace()
 	}
-	a, err := allocation(*o.Config, r, state.ModeExtend, "")
+	a, err := recordOf(*o.Config, r, state.ModeExtend, "")
 	if err != nil {
 		return nil, err
 	}

@@ -39,9 +39,9 @@ func compareNamespace(o *operation.Operation, path string) (alive, same bool, er
 	return true, requested.ID() == recorded.ID(), nil
 }
 
-// allocation returns the record of a request's allocation, without the identity of its
+// recordOf returns the record of a request's allocation, without the identity of its
 // namespace.
-func allocation(c config.Config, r plan.Request, mode state.Mode, digest string) (state.Allocation, error) {
+func recordOf(c config.Config, r plan.Request, mode state.Mode, digest string) (state.Allocation, error) {
 	boot, err := state.BootID()
 	a := state.Allocation{ID: r.ID, Mode: mode, Identity: r.Identity, Owner: r.Owner, Netns: r.Netns, Digest: digest, BootID: boot, Created: time.Now().UTC()}
 	if r.Netns == "" {

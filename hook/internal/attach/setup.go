@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -32,7 +33,7 @@ var ErrConflict = errdefs.New(errdefs.Conflict, "is set up already with a differ
 var ErrExists = errdefs.New(errdefs.Conflict, "is set up already: tear it down first")
 
 // Setup is Engine.Setup.
-func Setup(ctx context.Context, e *operation.Env, r plan.Request) (*onrecord.Allocation, error) {
+func Setup(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.Allocation, error) {
 	started := time.Now()
 	a, err := attachRequested(ctx, e, r)
 	reportAttach(e, r, started, err)
@@ -40,7 +41,7 @@ func Setup(ctx context.Context, e *operation.Env, r plan.Request) (*onrecord.All
 }
 
 // SetupOrExtend is Engine.SetupOrExtend.
-func SetupOrExtend(ctx context.Context, e *operation.Env, r plan.Request) (*onrecord.Allocation, error) {
+func SetupOrExtend(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.Allocation, error) {
 	started := time.Now()
 	a, err := attachRequested(ctx, e, r)
 	if errors.Is(err, ErrConflict) && r.Primary == nil && r.Netns == "" {
@@ -50,7 +51,7 @@ func SetupOrExtend(ctx context.Context, e *operation.Env, r plan.Request) (*onre
 	return a, err
 }
 
-func attachRequested(ctx context.Context, e *operation.Env, r plan.Request) (*onrecord.Allocation, error) {
+func attachRequested(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.Allocation, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func recoverBoot(ctx context.Context, e *operation.Env) {
 
 // reuseOrReset returns an existing allocation that is set up as requested, and tears down
 // an interrupted one. Without an error and an allocation nothing is on record.
-func reuseOrReset(ctx context.Context, o *operation.Operation, r plan.Request, digest string) (*onrecord.Allocation, error) {
+func reuseOrReset(ctx context.Context, o *operation.Operation, r plan.Request, digest string) (*allocation.Allocation, error) {
 	if !o.HasRecord() {
 		return nil, refuseUnrecorded(o)
 	}
@@ -168,7 +169,7 @@ func tearDownEarlier(ctx context.Context, o *operation.Operation) error {
 }
 
 // carryOut executes a plan, and rolls back all of it on failure.
-func carryOut(ctx context.Context, o *operation.Operation, p *plan.Plan) (*onrecord.Allocation, error) {
+func carryOut(ctx context.Context, o *operation.Operation, p *plan.Plan) (*allocation.Allocation, error) {
 	ns, err := sandbox(o, p.Allocation)
 	if err == nil {
 		defer ns.Close() //nolint:errcheck // read only
@@ -190,7 +191,7 @@ func carryOut(ctx context.Context, o *operation.Operation, p *plan.Plan) (*onrec
 
 // describeNew is describe after a change of the attachments. It logs the values of DNS
 // that a resolver would not use.
-func describeNew(o *operation.Operation) (*onrecord.Allocation, error) {
+func describeNew(o *operation.Operation) (*allocation.Allocation, error) {
 	a, err := onrecord.Describe(o.Record)
 	if err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ func describeNew(o *operation.Operation) (*onrecord.Allocation, error) {
 
 // newPlan resolves a request.
 func newPlan(e *operation.Env, r plan.Request, digest string) (*plan.Plan, error) {
-	a, err := allocation(e.Config, r, state.ModeSetup, digest)
+	a, err := recordOf(e.Config, r, state.ModeSetup, digest)
 	if err != nil {
 		return nil, err
 	}

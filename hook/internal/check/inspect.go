@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -84,10 +85,6 @@ func compare(e *operation.Env, r state.Record) ([]Checked, error) {
 	return checked, inspect.Namespace(r, interfaces, routes)
 }
 
-// Missing is the phase of an attachment that is attached on record, and whose namespace or interface is
-// gone, unless a task has moved the interface. No record has it.
-const Missing state.Phase = "missing"
-
 // What an attachment in the phase Missing lacks.
 const (
 	namespaceGone = "namespace gone"
@@ -95,7 +92,7 @@ const (
 )
 
 // Current is Engine.Current.
-func Current(e *operation.Env, a *onrecord.Allocation) *onrecord.Allocation {
+func Current(e *operation.Env, a *allocation.Allocation) *allocation.Allocation {
 	before, err := e.Store.Read(a.ID)
 	if err != nil || e.Config.Host.Outside() != nil || !slices.ContainsFunc(before.Attachments, onrecord.IsComplete) {
 		return a
@@ -112,7 +109,7 @@ func Current(e *operation.Env, a *onrecord.Allocation) *onrecord.Allocation {
 	for i := range now.Attachments {
 		n := &now.Attachments[i]
 		if what := gone[n.Interface]; what != "" && n.Phase == state.Attached {
-			n.Phase, n.Missing = Missing, what
+			n.Phase, n.Missing = allocation.Missing, what
 		}
 	}
 	return &now

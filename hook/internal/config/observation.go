@@ -4,9 +4,9 @@
 package config
 
 import (
-	"fmt"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -79,29 +79,11 @@ type Observation struct {
 	// Missing is what the repair of an attachment found missing, in words.
 	Missing []string
 	// RemovedBy are the processes that are known to have removed rules of the chains that lack some.
-	RemovedBy []Remover
+	RemovedBy []allocation.Remover
 	// Took is the time of all attempts and the pauses between them.
 	Took time.Duration
 	// Err is nil when it succeeded.
 	Err error
-}
-
-// Remover is a process that has removed rules, as the kernel has told.
-type Remover struct {
-	// Name is what the process calls itself, printable.
-	Name string `json:"name"`
-	// PID is the process's, in the first PID namespace. Of one that has ended it is that of its thread.
-	PID int `json:"pid"`
-	// Parent is the name of the process that started it, printable. Empty: it is not known.
-	Parent string `json:"parent,omitempty"`
-}
-
-func (r Remover) String() string {
-	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
-	if r.Parent != "" {
-		text += ", started by " + r.Parent
-	}
-	return text
 }
 
 // Outcome is Refused if nothing was done.

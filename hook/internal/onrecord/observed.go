@@ -13,59 +13,10 @@ import (
 	"github.com/containerd/go-cni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
-
-// Observed is what an attachment has, as its plugins reported it and as the
-// namespace showed what they did not report.
-type Observed struct {
-	// Addresses come from the interfaces in the sandbox first, by name.
-	Addresses []netip.Prefix `json:"addresses,omitempty"`
-	MAC       string         `json:"mac,omitempty"`
-	MTU       int            `json:"mtu,omitempty"`
-	// Gateways are those of the namespace's default routes through this
-	// interface.
-	Gateways []netip.Addr  `json:"gateways,omitempty"`
-	DNS      DNS           `json:"dns,omitzero"`
-	Ports    []PortMapping `json:"ports,omitempty"`
-}
-
-// DNS is the DNS configuration that the plugins returned. Records of earlier builds
-// have the keys with capitals, which encoding/json reads as well.
-type DNS struct {
-	Servers []string `json:"servers,omitempty"`
-	// Domain is searched if Searches is empty.
-	Domain   string   `json:"domain,omitempty"`
-	Searches []string `json:"searches,omitempty"`
-	Options  []string `json:"options,omitempty"`
-}
-
-// Selections of an allocation's DNS, besides the name of one of its networks.
-const (
-	// PrimaryDNS is that of the primary network.
-	PrimaryDNS = "primary"
-	// MergedDNS is the primary's, then those of the extra networks in the order of their interfaces' numbering.
-	MergedDNS = "merge"
-)
-
-// PortMapping is a port of the host that is mapped to the attachment. For the keys of
-// earlier records see DNS.
-type PortMapping struct {
-	HostPort      int32  `json:"hostPort"`
-	ContainerPort int32  `json:"containerPort"`
-	Protocol      string `json:"protocol"`
-	HostIP        string `json:"hostIP,omitempty"`
-}
-
-// String is HOST-IP:HOST-PORT->PORT/PROTOCOL.
-func (m PortMapping) String() string {
-	host := fmt.Sprint(m.HostPort)
-	if m.HostIP != "" {
-		host = m.HostIP + ":" + host
-	}
-	return fmt.Sprintf("%s->%d/%s", host, m.ContainerPort, m.Protocol)
-}
 
 // EncodeStatus returns what the record says of an attachment in the namespace.
 func EncodeStatus(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, mappings []cni.PortMapping) (json.RawMessage, error) {
@@ -121,7 +72,7 @@ func (s Status) HasAddressOf(i netns.Interface) bool {
 
 // Status is what is on record of what was observed.
 type Status struct {
-	Observed
+	allocation.Observed
 	// Configured are the addresses of the result that the interface had. Those that
 	// it gave itself, as with SLAAC, come and go.
 	Configured []netip.Prefix `json:"configured,omitempty"`
@@ -151,12 +102,12 @@ func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 	if err != nil {
 		return Status{}, err
 	}
-	seen := Status{Observed: Observed{
+	seen := Status{Observed: allocation.Observed{
 		Addresses: Addresses(result),
-		DNS:       DNS{Servers: result.DNS.Nameservers, Domain: result.DNS.Domain, Searches: result.DNS.Search, Options: result.DNS.Options},
+		DNS:       allocation.DNS{Servers: result.DNS.Nameservers, Domain: result.DNS.Domain, Searches: result.DNS.Search, Options: result.DNS.Options},
 	}}
 	for _, port := range ports {
-		seen.Ports = append(seen.Ports, PortMapping(port))
+		seen.Ports = append(seen.Ports, allocation.PortMapping(port))
 	}
 	for _, i := range interfaces {
 		if i.Name != a.Interface {

@@ -9,9 +9,8 @@ import (
 	"io/fs"
 	"net/netip"
 	"slices"
-	"time"
 
-	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/leases"
@@ -21,23 +20,8 @@ import (
 // HostLocal is the IPAM plugin whose leases are files of the host.
 const HostLocal = "host-local"
 
-// Lease is that of an address from a pool of host-local or allocnet-ipam.
-type Lease struct {
-	Address netip.Addr `json:"address"`
-	// Plugin is host-local or allocnet-ipam.
-	Plugin string `json:"plugin"`
-	// Pool is the name of the pool of allocnet-ipam, and the network for host-local.
-	Pool string `json:"pool"`
-	// Block is that of allocnet-ipam. Zero: the address is reserved, or of host-local.
-	Block ipam.Block `json:"block,omitzero"`
-	// Since is when the lease was made. Zero: there is none.
-	Since time.Time `json:"since,omitzero"`
-	// Problem is why the attachment does not have the lease. Empty: it does.
-	Problem string `json:"problem,omitempty"`
-}
-
 // LeasesOf looks for the leases of the addresses of an attachment.
-func LeasesOf(a state.Attachment, pools []cniconf.Pool) []Lease {
+func LeasesOf(a state.Attachment, pools []cniconf.Pool) []allocation.Lease {
 	if a.Result == nil {
 		return nil
 	}
@@ -45,7 +29,7 @@ func LeasesOf(a state.Attachment, pools []cniconf.Pool) []Lease {
 	if err != nil {
 		return nil
 	}
-	var all []Lease
+	var all []allocation.Lease
 	for _, address := range onrecord.InterfaceAddresses(result, a.Interface) {
 		for _, p := range pools {
 			if l, has := leaseOf(a, p, address.Addr()); has {
@@ -58,8 +42,8 @@ func LeasesOf(a state.Attachment, pools []cniconf.Pool) []Lease {
 
 // leaseOf looks for the lease of an address in a pool. It returns false if the address is not one of
 // the pool.
-func leaseOf(a state.Attachment, p cniconf.Pool, address netip.Addr) (Lease, bool) {
-	l := Lease{Address: address, Plugin: HostLocal, Pool: a.Network}
+func leaseOf(a state.Attachment, p cniconf.Pool, address netip.Addr) (allocation.Lease, bool) {
+	l := allocation.Lease{Address: address, Plugin: HostLocal, Pool: a.Network}
 	if p.Shared != nil {
 		l.Plugin, l.Pool = "allocnet-ipam", p.Shared.Pool
 		if b, ok := p.Shared.BlockOf(address); ok && !p.Shared.IsReserved(address) {

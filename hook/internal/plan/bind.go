@@ -12,6 +12,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -48,7 +49,7 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
-	binding, err := p.Element.Bind(p.network, ports, encoded)
+	binding, err := selection.Bind(p.Element, p.network, ports, encoded)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -32,7 +33,7 @@ func (p *Plan) readChoices(r Request) error {
 			maps.DeleteFunc(args, func(key, _ string) bool { return strings.EqualFold(key, "IP") }) // nothing reads it
 		}
 		var err error
-		if added.choice, err = added.Element.Choice(args); err != nil {
+		if added.choice, err = selection.Choose(added.Element, args); err != nil {
 			return fmt.Errorf("network %q as %s: %w", added.Element.Name, added.Element.Interface, err)
 		}
 		for _, address := range added.choice.Addresses {

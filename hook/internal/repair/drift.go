@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -43,7 +43,7 @@ type Request struct {
 	Announce bool
 	// RemovedBy returns the processes that are known to have removed rules of the chains of which an
 	// allocation lacks some, in words. It is asked once that is known. Nil: none is known.
-	RemovedBy func(id string, missing []string) []config.Remover
+	RemovedBy func(id string, missing []string) []allocation.Remover
 	// Defer is whether RepairReattach leaves what has to be attached again to another call, because
 	// that may take long: Drift.Skipped is SkippedReattachment. Default: it is attached again.
 	Defer bool
@@ -81,7 +81,7 @@ type Drift struct {
 	// Unrepairable is what is missing and only comes back if the network is attached again.
 	Unrepairable []string `json:"unrepairable,omitempty"`
 	// RemovedBy are the processes that are known to have removed rules of the chains that lack some.
-	RemovedBy []config.Remover `json:"removedBy,omitempty"`
+	RemovedBy []allocation.Remover `json:"removedBy,omitempty"`
 	// Reattached is whether it was detached and attached again, so that nothing of Unrepairable is
 	// missing any more.
 	Reattached bool `json:"reattached,omitempty"`

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
@@ -138,23 +139,11 @@ func (p *repairing) around(ctx context.Context, ns kernel.Namespace) error {
 	return err
 }
 
-// Rule is a rule of the host's packet filters.
-type Rule struct {
-	// Program is iptables, ip6tables or nft.
-	Program string `json:"program"`
-	// Table has the family before the name for nft.
-	Table string `json:"table"`
-	Chain string `json:"chain"`
-	// Rule is what the program prints for it.
-	Rule    string `json:"rule"`
-	Present bool   `json:"present"`
-}
-
 // errUnknownRules is that plugins which allocnet does not know may have made rules.
 var errUnknownRules = errors.New("the network has plugins or options that allocnet does not know, and rules of theirs are not listed")
 
 // RulesOf returns those of an attachment.
-func RulesOf(ctx context.Context, o *operation.Operation, at int, list *libcni.NetworkConfigList) ([]Rule, error) {
+func RulesOf(ctx context.Context, o *operation.Operation, at int, list *libcni.NetworkConfigList) ([]allocation.Rule, error) {
 	p := &repairing{operation: o, At: at}
 	p.DryRun = true
 	if p.Attachment().Result == nil {
@@ -174,9 +163,9 @@ func RulesOf(ctx context.Context, o *operation.Operation, at int, list *libcni.N
 		return nil, p.Err
 	}
 	found, err := o.Config.InProcess.ListRules(ctx, p.changes)
-	rules := make([]Rule, len(found))
+	rules := make([]allocation.Rule, len(found))
 	for i, r := range found {
-		rules[i] = Rule{r.Program, r.Table, r.Chain, r.Text, r.Present}
+		rules[i] = allocation.Rule{Program: r.Program, Table: r.Table, Chain: r.Chain, Rule: r.Text, Present: r.Present}
 	}
 	return rules, err
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
@@ -164,7 +165,7 @@ type repairing struct {
 	// Skipped says why they were not asked, and checkSucceeded is whether their CHECK has.
 	Skipped        string
 	checkSucceeded bool
-	removers       []config.Remover
+	removers       []allocation.Remover
 	// stands is whether allocnet stands in for plugins that are not installed any more.
 	stands bool
 	// inProcess is whether it is repaired in this process, and differs how the interface of one whose plugins are

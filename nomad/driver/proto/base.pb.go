@@ -70,42 +70,6 @@ func (PluginType) EnumDescriptor() ([]byte, []int) {
 	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{0}
 }
 
-type PluginInfoRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PluginInfoRequest) Reset() {
-	*x = PluginInfoRequest{}
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PluginInfoRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PluginInfoRequest) ProtoMessage() {}
-
-func (x *PluginInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PluginInfoRequest.ProtoReflect.Descriptor instead.
-func (*PluginInfoRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{0}
-}
-
 type PluginInfoResponse struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Type              PluginType             `protobuf:"varint,1,opt,name=type,proto3,enum=hashicorp.nomad.plugins.base.proto.PluginType" json:"type,omitempty"`
@@ -118,7 +82,7 @@ type PluginInfoResponse struct {
 
 func (x *PluginInfoResponse) Reset() {
 	*x = PluginInfoResponse{}
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[1]
+	mi := &file_nomad_driver_proto_base_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -130,7 +94,7 @@ func (x *PluginInfoResponse) String() string {
 func (*PluginInfoResponse) ProtoMessage() {}
 
 func (x *PluginInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[1]
+	mi := &file_nomad_driver_proto_base_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -143,7 +107,7 @@ func (x *PluginInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginInfoResponse.ProtoReflect.Descriptor instead.
 func (*PluginInfoResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{1}
+	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *PluginInfoResponse) GetType() PluginType {
@@ -174,42 +138,6 @@ func (x *PluginInfoResponse) GetName() string {
 	return ""
 }
 
-type ConfigSchemaRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConfigSchemaRequest) Reset() {
-	*x = ConfigSchemaRequest{}
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConfigSchemaRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConfigSchemaRequest) ProtoMessage() {}
-
-func (x *ConfigSchemaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConfigSchemaRequest.ProtoReflect.Descriptor instead.
-func (*ConfigSchemaRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{2}
-}
-
 type ConfigSchemaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -219,7 +147,7 @@ type ConfigSchemaResponse struct {
 
 func (x *ConfigSchemaResponse) Reset() {
 	*x = ConfigSchemaResponse{}
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[3]
+	mi := &file_nomad_driver_proto_base_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -231,7 +159,7 @@ func (x *ConfigSchemaResponse) String() string {
 func (*ConfigSchemaResponse) ProtoMessage() {}
 
 func (x *ConfigSchemaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[3]
+	mi := &file_nomad_driver_proto_base_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -244,7 +172,7 @@ func (x *ConfigSchemaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigSchemaResponse.ProtoReflect.Descriptor instead.
 func (*ConfigSchemaResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{3}
+	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ConfigSchemaResponse) GetSpec() *Spec {
@@ -263,7 +191,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[4]
+	mi := &file_nomad_driver_proto_base_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -275,7 +203,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[4]
+	mi := &file_nomad_driver_proto_base_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -288,7 +216,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{4}
+	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SetConfigRequest) GetMsgpackConfig() []byte {
@@ -298,70 +226,25 @@ func (x *SetConfigRequest) GetMsgpackConfig() []byte {
 	return nil
 }
 
-type SetConfigResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SetConfigResponse) Reset() {
-	*x = SetConfigResponse{}
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SetConfigResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SetConfigResponse) ProtoMessage() {}
-
-func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_base_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
-func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{5}
-}
-
 var File_nomad_driver_proto_base_proto protoreflect.FileDescriptor
 
 const file_nomad_driver_proto_base_proto_rawDesc = "" +
 	"\n" +
-	"\x1dnomad/driver/proto/base.proto\x12\"hashicorp.nomad.plugins.base.proto\x1a nomad/driver/proto/hclspec.proto\"\x13\n" +
-	"\x11PluginInfoRequest\"\xc3\x01\n" +
+	"\x1dnomad/driver/proto/base.proto\x12\"hashicorp.nomad.plugins.base.proto\x1a nomad/driver/proto/hclspec.proto\"\xc3\x01\n" +
 	"\x12PluginInfoResponse\x12B\n" +
 	"\x04type\x18\x01 \x01(\x0e2..hashicorp.nomad.plugins.base.proto.PluginTypeR\x04type\x12.\n" +
 	"\x13plugin_api_versions\x18\x02 \x03(\tR\x11pluginApiVersions\x12%\n" +
 	"\x0eplugin_version\x18\x03 \x01(\tR\rpluginVersion\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"\x15\n" +
-	"\x13ConfigSchemaRequest\"X\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"X\n" +
 	"\x14ConfigSchemaResponse\x12@\n" +
 	"\x04spec\x18\x01 \x01(\v2,.hashicorp.nomad.plugins.shared.hclspec.SpecR\x04spec\"9\n" +
 	"\x10SetConfigRequest\x12%\n" +
-	"\x0emsgpack_config\x18\x01 \x01(\fR\rmsgpackConfig\"\x13\n" +
-	"\x11SetConfigResponse*%\n" +
+	"\x0emsgpack_config\x18\x01 \x01(\fR\rmsgpackConfig*%\n" +
 	"\n" +
 	"PluginType\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\n" +
 	"\n" +
-	"\x06DRIVER\x10\x022\x87\x03\n" +
-	"\n" +
-	"BasePlugin\x12{\n" +
-	"\n" +
-	"PluginInfo\x125.hashicorp.nomad.plugins.base.proto.PluginInfoRequest\x1a6.hashicorp.nomad.plugins.base.proto.PluginInfoResponse\x12\x81\x01\n" +
-	"\fConfigSchema\x127.hashicorp.nomad.plugins.base.proto.ConfigSchemaRequest\x1a8.hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse\x12x\n" +
-	"\tSetConfig\x124.hashicorp.nomad.plugins.base.proto.SetConfigRequest\x1a5.hashicorp.nomad.plugins.base.proto.SetConfigResponseB1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
+	"\x06DRIVER\x10\x02B1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
 
 var (
 	file_nomad_driver_proto_base_proto_rawDescOnce sync.Once
@@ -376,28 +259,19 @@ func file_nomad_driver_proto_base_proto_rawDescGZIP() []byte {
 }
 
 var file_nomad_driver_proto_base_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_nomad_driver_proto_base_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_nomad_driver_proto_base_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_nomad_driver_proto_base_proto_goTypes = []any{
 	(PluginType)(0),              // 0: hashicorp.nomad.plugins.base.proto.PluginType
-	(*PluginInfoRequest)(nil),    // 1: hashicorp.nomad.plugins.base.proto.PluginInfoRequest
-	(*PluginInfoResponse)(nil),   // 2: hashicorp.nomad.plugins.base.proto.PluginInfoResponse
-	(*ConfigSchemaRequest)(nil),  // 3: hashicorp.nomad.plugins.base.proto.ConfigSchemaRequest
-	(*ConfigSchemaResponse)(nil), // 4: hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse
-	(*SetConfigRequest)(nil),     // 5: hashicorp.nomad.plugins.base.proto.SetConfigRequest
-	(*SetConfigResponse)(nil),    // 6: hashicorp.nomad.plugins.base.proto.SetConfigResponse
-	(*Spec)(nil),                 // 7: hashicorp.nomad.plugins.shared.hclspec.Spec
+	(*PluginInfoResponse)(nil),   // 1: hashicorp.nomad.plugins.base.proto.PluginInfoResponse
+	(*ConfigSchemaResponse)(nil), // 2: hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse
+	(*SetConfigRequest)(nil),     // 3: hashicorp.nomad.plugins.base.proto.SetConfigRequest
+	(*Spec)(nil),                 // 4: hashicorp.nomad.plugins.shared.hclspec.Spec
 }
 var file_nomad_driver_proto_base_proto_depIdxs = []int32{
 	0, // 0: hashicorp.nomad.plugins.base.proto.PluginInfoResponse.type:type_name -> hashicorp.nomad.plugins.base.proto.PluginType
-	7, // 1: hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse.spec:type_name -> hashicorp.nomad.plugins.shared.hclspec.Spec
-	1, // 2: hashicorp.nomad.plugins.base.proto.BasePlugin.PluginInfo:input_type -> hashicorp.nomad.plugins.base.proto.PluginInfoRequest
-	3, // 3: hashicorp.nomad.plugins.base.proto.BasePlugin.ConfigSchema:input_type -> hashicorp.nomad.plugins.base.proto.ConfigSchemaRequest
-	5, // 4: hashicorp.nomad.plugins.base.proto.BasePlugin.SetConfig:input_type -> hashicorp.nomad.plugins.base.proto.SetConfigRequest
-	2, // 5: hashicorp.nomad.plugins.base.proto.BasePlugin.PluginInfo:output_type -> hashicorp.nomad.plugins.base.proto.PluginInfoResponse
-	4, // 6: hashicorp.nomad.plugins.base.proto.BasePlugin.ConfigSchema:output_type -> hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse
-	6, // 7: hashicorp.nomad.plugins.base.proto.BasePlugin.SetConfig:output_type -> hashicorp.nomad.plugins.base.proto.SetConfigResponse
-	5, // [5:8] is the sub-list for method output_type
-	2, // [2:5] is the sub-list for method input_type
+	4, // 1: hashicorp.nomad.plugins.base.proto.ConfigSchemaResponse.spec:type_name -> hashicorp.nomad.plugins.shared.hclspec.Spec
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name
@@ -415,9 +289,9 @@ func file_nomad_driver_proto_base_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nomad_driver_proto_base_proto_rawDesc), len(file_nomad_driver_proto_base_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   3,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_nomad_driver_proto_base_proto_goTypes,
 		DependencyIndexes: file_nomad_driver_proto_base_proto_depIdxs,

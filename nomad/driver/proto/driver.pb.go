@@ -7,7 +7,7 @@
 // 	protoc        (unknown)
 // source: nomad/driver/proto/driver.proto
 
-// The names of packages, services and messages are Nomad's: they are sent.
+// The names of packages and messages are Nomad's.
 
 package proto
 
@@ -77,49 +77,6 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{0}
 }
 
-type DriverCapabilities_FSIsolation int32
-
-const (
-	DriverCapabilities_NONE DriverCapabilities_FSIsolation = 0
-)
-
-// Enum value maps for DriverCapabilities_FSIsolation.
-var (
-	DriverCapabilities_FSIsolation_name = map[int32]string{
-		0: "NONE",
-	}
-	DriverCapabilities_FSIsolation_value = map[string]int32{
-		"NONE": 0,
-	}
-)
-
-func (x DriverCapabilities_FSIsolation) Enum() *DriverCapabilities_FSIsolation {
-	p := new(DriverCapabilities_FSIsolation)
-	*p = x
-	return p
-}
-
-func (x DriverCapabilities_FSIsolation) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (DriverCapabilities_FSIsolation) Descriptor() protoreflect.EnumDescriptor {
-	return file_nomad_driver_proto_driver_proto_enumTypes[1].Descriptor()
-}
-
-func (DriverCapabilities_FSIsolation) Type() protoreflect.EnumType {
-	return &file_nomad_driver_proto_driver_proto_enumTypes[1]
-}
-
-func (x DriverCapabilities_FSIsolation) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use DriverCapabilities_FSIsolation.Descriptor instead.
-func (DriverCapabilities_FSIsolation) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{4, 0}
-}
-
 type DriverCapabilities_MountConfigs int32
 
 const (
@@ -150,11 +107,11 @@ func (x DriverCapabilities_MountConfigs) String() string {
 }
 
 func (DriverCapabilities_MountConfigs) Descriptor() protoreflect.EnumDescriptor {
-	return file_nomad_driver_proto_driver_proto_enumTypes[2].Descriptor()
+	return file_nomad_driver_proto_driver_proto_enumTypes[1].Descriptor()
 }
 
 func (DriverCapabilities_MountConfigs) Type() protoreflect.EnumType {
-	return &file_nomad_driver_proto_driver_proto_enumTypes[2]
+	return &file_nomad_driver_proto_driver_proto_enumTypes[1]
 }
 
 func (x DriverCapabilities_MountConfigs) Number() protoreflect.EnumNumber {
@@ -163,7 +120,7 @@ func (x DriverCapabilities_MountConfigs) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DriverCapabilities_MountConfigs.Descriptor instead.
 func (DriverCapabilities_MountConfigs) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{4, 1}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{2, 0}
 }
 
 type FingerprintResponse_HealthState int32
@@ -199,11 +156,11 @@ func (x FingerprintResponse_HealthState) String() string {
 }
 
 func (FingerprintResponse_HealthState) Descriptor() protoreflect.EnumDescriptor {
-	return file_nomad_driver_proto_driver_proto_enumTypes[3].Descriptor()
+	return file_nomad_driver_proto_driver_proto_enumTypes[2].Descriptor()
 }
 
 func (FingerprintResponse_HealthState) Type() protoreflect.EnumType {
-	return &file_nomad_driver_proto_driver_proto_enumTypes[3]
+	return &file_nomad_driver_proto_driver_proto_enumTypes[2]
 }
 
 func (x FingerprintResponse_HealthState) Number() protoreflect.EnumNumber {
@@ -212,50 +169,7 @@ func (x FingerprintResponse_HealthState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FingerprintResponse_HealthState.Descriptor instead.
 func (FingerprintResponse_HealthState) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{6, 0}
-}
-
-type StartTaskResponse_Result int32
-
-const (
-	StartTaskResponse_SUCCESS StartTaskResponse_Result = 0
-)
-
-// Enum value maps for StartTaskResponse_Result.
-var (
-	StartTaskResponse_Result_name = map[int32]string{
-		0: "SUCCESS",
-	}
-	StartTaskResponse_Result_value = map[string]int32{
-		"SUCCESS": 0,
-	}
-)
-
-func (x StartTaskResponse_Result) Enum() *StartTaskResponse_Result {
-	p := new(StartTaskResponse_Result)
-	*p = x
-	return p
-}
-
-func (x StartTaskResponse_Result) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (StartTaskResponse_Result) Descriptor() protoreflect.EnumDescriptor {
-	return file_nomad_driver_proto_driver_proto_enumTypes[4].Descriptor()
-}
-
-func (StartTaskResponse_Result) Type() protoreflect.EnumType {
-	return &file_nomad_driver_proto_driver_proto_enumTypes[4]
-}
-
-func (x StartTaskResponse_Result) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use StartTaskResponse_Result.Descriptor instead.
-func (StartTaskResponse_Result) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{8, 0}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{3, 0}
 }
 
 type NetworkIsolationSpec_NetworkIsolationMode int32
@@ -288,11 +202,11 @@ func (x NetworkIsolationSpec_NetworkIsolationMode) String() string {
 }
 
 func (NetworkIsolationSpec_NetworkIsolationMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_nomad_driver_proto_driver_proto_enumTypes[5].Descriptor()
+	return file_nomad_driver_proto_driver_proto_enumTypes[3].Descriptor()
 }
 
 func (NetworkIsolationSpec_NetworkIsolationMode) Type() protoreflect.EnumType {
-	return &file_nomad_driver_proto_driver_proto_enumTypes[5]
+	return &file_nomad_driver_proto_driver_proto_enumTypes[3]
 }
 
 func (x NetworkIsolationSpec_NetworkIsolationMode) Number() protoreflect.EnumNumber {
@@ -301,43 +215,7 @@ func (x NetworkIsolationSpec_NetworkIsolationMode) Number() protoreflect.EnumNum
 
 // Deprecated: Use NetworkIsolationSpec_NetworkIsolationMode.Descriptor instead.
 func (NetworkIsolationSpec_NetworkIsolationMode) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{31, 0}
-}
-
-type TaskConfigSchemaRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskConfigSchemaRequest) Reset() {
-	*x = TaskConfigSchemaRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskConfigSchemaRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskConfigSchemaRequest) ProtoMessage() {}
-
-func (x *TaskConfigSchemaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskConfigSchemaRequest.ProtoReflect.Descriptor instead.
-func (*TaskConfigSchemaRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{0}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type TaskConfigSchemaResponse struct {
@@ -349,7 +227,7 @@ type TaskConfigSchemaResponse struct {
 
 func (x *TaskConfigSchemaResponse) Reset() {
 	*x = TaskConfigSchemaResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[1]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +239,7 @@ func (x *TaskConfigSchemaResponse) String() string {
 func (*TaskConfigSchemaResponse) ProtoMessage() {}
 
 func (x *TaskConfigSchemaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[1]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +252,7 @@ func (x *TaskConfigSchemaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskConfigSchemaResponse.ProtoReflect.Descriptor instead.
 func (*TaskConfigSchemaResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{1}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *TaskConfigSchemaResponse) GetSpec() *Spec {
@@ -382,42 +260,6 @@ func (x *TaskConfigSchemaResponse) GetSpec() *Spec {
 		return x.Spec
 	}
 	return nil
-}
-
-type CapabilitiesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CapabilitiesRequest) Reset() {
-	*x = CapabilitiesRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CapabilitiesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CapabilitiesRequest) ProtoMessage() {}
-
-func (x *CapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CapabilitiesRequest.ProtoReflect.Descriptor instead.
-func (*CapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{2}
 }
 
 type CapabilitiesResponse struct {
@@ -429,7 +271,7 @@ type CapabilitiesResponse struct {
 
 func (x *CapabilitiesResponse) Reset() {
 	*x = CapabilitiesResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[3]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +283,7 @@ func (x *CapabilitiesResponse) String() string {
 func (*CapabilitiesResponse) ProtoMessage() {}
 
 func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[3]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +296,7 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{3}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *CapabilitiesResponse) GetCapabilities() *DriverCapabilities {
@@ -466,7 +308,6 @@ func (x *CapabilitiesResponse) GetCapabilities() *DriverCapabilities {
 
 type DriverCapabilities struct {
 	state                 protoimpl.MessageState                      `protogen:"open.v1"`
-	FsIsolation           DriverCapabilities_FSIsolation              `protobuf:"varint,3,opt,name=fs_isolation,json=fsIsolation,proto3,enum=hashicorp.nomad.plugins.drivers.proto.DriverCapabilities_FSIsolation" json:"fs_isolation,omitempty"`
 	NetworkIsolationModes []NetworkIsolationSpec_NetworkIsolationMode `protobuf:"varint,4,rep,packed,name=network_isolation_modes,json=networkIsolationModes,proto3,enum=hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec_NetworkIsolationMode" json:"network_isolation_modes,omitempty"`
 	MountConfigs          DriverCapabilities_MountConfigs             `protobuf:"varint,6,opt,name=mount_configs,json=mountConfigs,proto3,enum=hashicorp.nomad.plugins.drivers.proto.DriverCapabilities_MountConfigs" json:"mount_configs,omitempty"`
 	DisableLogCollection  bool                                        `protobuf:"varint,8,opt,name=disable_log_collection,json=disableLogCollection,proto3" json:"disable_log_collection,omitempty"`
@@ -476,7 +317,7 @@ type DriverCapabilities struct {
 
 func (x *DriverCapabilities) Reset() {
 	*x = DriverCapabilities{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[4]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +329,7 @@ func (x *DriverCapabilities) String() string {
 func (*DriverCapabilities) ProtoMessage() {}
 
 func (x *DriverCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[4]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,14 +342,7 @@ func (x *DriverCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriverCapabilities.ProtoReflect.Descriptor instead.
 func (*DriverCapabilities) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *DriverCapabilities) GetFsIsolation() DriverCapabilities_FSIsolation {
-	if x != nil {
-		return x.FsIsolation
-	}
-	return DriverCapabilities_NONE
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DriverCapabilities) GetNetworkIsolationModes() []NetworkIsolationSpec_NetworkIsolationMode {
@@ -532,42 +366,6 @@ func (x *DriverCapabilities) GetDisableLogCollection() bool {
 	return false
 }
 
-type FingerprintRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FingerprintRequest) Reset() {
-	*x = FingerprintRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FingerprintRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FingerprintRequest) ProtoMessage() {}
-
-func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FingerprintRequest.ProtoReflect.Descriptor instead.
-func (*FingerprintRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{5}
-}
-
 type FingerprintResponse struct {
 	state             protoimpl.MessageState          `protogen:"open.v1"`
 	Attributes        map[string]*Attribute           `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -579,7 +377,7 @@ type FingerprintResponse struct {
 
 func (x *FingerprintResponse) Reset() {
 	*x = FingerprintResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[6]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +389,7 @@ func (x *FingerprintResponse) String() string {
 func (*FingerprintResponse) ProtoMessage() {}
 
 func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[6]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +402,7 @@ func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintResponse.ProtoReflect.Descriptor instead.
 func (*FingerprintResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{6}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FingerprintResponse) GetAttributes() map[string]*Attribute {
@@ -637,7 +435,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[7]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +447,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[7]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +460,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{7}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StartTaskRequest) GetTask() *TaskConfig {
@@ -673,17 +471,16 @@ func (x *StartTaskRequest) GetTask() *TaskConfig {
 }
 
 type StartTaskResponse struct {
-	state           protoimpl.MessageState   `protogen:"open.v1"`
-	Result          StartTaskResponse_Result `protobuf:"varint,1,opt,name=result,proto3,enum=hashicorp.nomad.plugins.drivers.proto.StartTaskResponse_Result" json:"result,omitempty"`
-	Handle          *TaskHandle              `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	NetworkOverride *NetworkOverride         `protobuf:"bytes,4,opt,name=network_override,json=networkOverride,proto3" json:"network_override,omitempty"`
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Handle          *TaskHandle            `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	NetworkOverride *NetworkOverride       `protobuf:"bytes,4,opt,name=network_override,json=networkOverride,proto3" json:"network_override,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[8]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +492,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[8]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,14 +505,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *StartTaskResponse) GetResult() StartTaskResponse_Result {
-	if x != nil {
-		return x.Result
-	}
-	return StartTaskResponse_SUCCESS
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StartTaskResponse) GetHandle() *TaskHandle {
@@ -742,7 +532,7 @@ type RecoverTaskRequest struct {
 
 func (x *RecoverTaskRequest) Reset() {
 	*x = RecoverTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[9]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +544,7 @@ func (x *RecoverTaskRequest) String() string {
 func (*RecoverTaskRequest) ProtoMessage() {}
 
 func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[9]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +557,7 @@ func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskRequest.ProtoReflect.Descriptor instead.
 func (*RecoverTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{9}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RecoverTaskRequest) GetTaskId() string {
@@ -784,42 +574,6 @@ func (x *RecoverTaskRequest) GetHandle() *TaskHandle {
 	return nil
 }
 
-type RecoverTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RecoverTaskResponse) Reset() {
-	*x = RecoverTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RecoverTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RecoverTaskResponse) ProtoMessage() {}
-
-func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RecoverTaskResponse.ProtoReflect.Descriptor instead.
-func (*RecoverTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{10}
-}
-
 type WaitTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -829,7 +583,7 @@ type WaitTaskRequest struct {
 
 func (x *WaitTaskRequest) Reset() {
 	*x = WaitTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[11]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +595,7 @@ func (x *WaitTaskRequest) String() string {
 func (*WaitTaskRequest) ProtoMessage() {}
 
 func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[11]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +608,7 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
 func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{11}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WaitTaskRequest) GetTaskId() string {
@@ -874,7 +628,7 @@ type WaitTaskResponse struct {
 
 func (x *WaitTaskResponse) Reset() {
 	*x = WaitTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[12]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -886,7 +640,7 @@ func (x *WaitTaskResponse) String() string {
 func (*WaitTaskResponse) ProtoMessage() {}
 
 func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[12]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +653,7 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
 func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{12}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitTaskResponse) GetResult() *ExitResult {
@@ -925,7 +679,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[13]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +691,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[13]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +704,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{13}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopTaskRequest) GetTaskId() string {
@@ -958,42 +712,6 @@ func (x *StopTaskRequest) GetTaskId() string {
 		return x.TaskId
 	}
 	return ""
-}
-
-type StopTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StopTaskResponse) Reset() {
-	*x = StopTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StopTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StopTaskResponse) ProtoMessage() {}
-
-func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
-func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{14}
 }
 
 type DestroyTaskRequest struct {
@@ -1006,7 +724,7 @@ type DestroyTaskRequest struct {
 
 func (x *DestroyTaskRequest) Reset() {
 	*x = DestroyTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[15]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +736,7 @@ func (x *DestroyTaskRequest) String() string {
 func (*DestroyTaskRequest) ProtoMessage() {}
 
 func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[15]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +749,7 @@ func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskRequest.ProtoReflect.Descriptor instead.
 func (*DestroyTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{15}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DestroyTaskRequest) GetTaskId() string {
@@ -1048,42 +766,6 @@ func (x *DestroyTaskRequest) GetForce() bool {
 	return false
 }
 
-type DestroyTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DestroyTaskResponse) Reset() {
-	*x = DestroyTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DestroyTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DestroyTaskResponse) ProtoMessage() {}
-
-func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DestroyTaskResponse.ProtoReflect.Descriptor instead.
-func (*DestroyTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{16}
-}
-
 type InspectTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -1093,7 +775,7 @@ type InspectTaskRequest struct {
 
 func (x *InspectTaskRequest) Reset() {
 	*x = InspectTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[17]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +787,7 @@ func (x *InspectTaskRequest) String() string {
 func (*InspectTaskRequest) ProtoMessage() {}
 
 func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[17]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +800,7 @@ func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskRequest.ProtoReflect.Descriptor instead.
 func (*InspectTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{17}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InspectTaskRequest) GetTaskId() string {
@@ -1139,7 +821,7 @@ type InspectTaskResponse struct {
 
 func (x *InspectTaskResponse) Reset() {
 	*x = InspectTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[18]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +833,7 @@ func (x *InspectTaskResponse) String() string {
 func (*InspectTaskResponse) ProtoMessage() {}
 
 func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[18]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +846,7 @@ func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskResponse.ProtoReflect.Descriptor instead.
 func (*InspectTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{18}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InspectTaskResponse) GetTask() *TaskStatus {
@@ -1198,7 +880,7 @@ type TaskStatsRequest struct {
 
 func (x *TaskStatsRequest) Reset() {
 	*x = TaskStatsRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[19]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +892,7 @@ func (x *TaskStatsRequest) String() string {
 func (*TaskStatsRequest) ProtoMessage() {}
 
 func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[19]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +905,7 @@ func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatsRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{19}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskStatsRequest) GetTaskId() string {
@@ -1249,7 +931,7 @@ type TaskStatsResponse struct {
 
 func (x *TaskStatsResponse) Reset() {
 	*x = TaskStatsResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[20]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +943,7 @@ func (x *TaskStatsResponse) String() string {
 func (*TaskStatsResponse) ProtoMessage() {}
 
 func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[20]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +956,7 @@ func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsResponse.ProtoReflect.Descriptor instead.
 func (*TaskStatsResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{20}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskStatsResponse) GetStats() *TaskStats {
@@ -1282,258 +964,6 @@ func (x *TaskStatsResponse) GetStats() *TaskStats {
 		return x.Stats
 	}
 	return nil
-}
-
-type TaskEventsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskEventsRequest) Reset() {
-	*x = TaskEventsRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskEventsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskEventsRequest) ProtoMessage() {}
-
-func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskEventsRequest.ProtoReflect.Descriptor instead.
-func (*TaskEventsRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{21}
-}
-
-type SignalTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SignalTaskRequest) Reset() {
-	*x = SignalTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SignalTaskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SignalTaskRequest) ProtoMessage() {}
-
-func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SignalTaskRequest.ProtoReflect.Descriptor instead.
-func (*SignalTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{22}
-}
-
-type SignalTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SignalTaskResponse) Reset() {
-	*x = SignalTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SignalTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SignalTaskResponse) ProtoMessage() {}
-
-func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SignalTaskResponse.ProtoReflect.Descriptor instead.
-func (*SignalTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{23}
-}
-
-type ExecTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExecTaskRequest) Reset() {
-	*x = ExecTaskRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExecTaskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExecTaskRequest) ProtoMessage() {}
-
-func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExecTaskRequest.ProtoReflect.Descriptor instead.
-func (*ExecTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{24}
-}
-
-type ExecTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExecTaskResponse) Reset() {
-	*x = ExecTaskResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExecTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExecTaskResponse) ProtoMessage() {}
-
-func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExecTaskResponse.ProtoReflect.Descriptor instead.
-func (*ExecTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{25}
-}
-
-type ExecTaskStreamingRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExecTaskStreamingRequest) Reset() {
-	*x = ExecTaskStreamingRequest{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExecTaskStreamingRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExecTaskStreamingRequest) ProtoMessage() {}
-
-func (x *ExecTaskStreamingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExecTaskStreamingRequest.ProtoReflect.Descriptor instead.
-func (*ExecTaskStreamingRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{26}
-}
-
-type ExecTaskStreamingResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExecTaskStreamingResponse) Reset() {
-	*x = ExecTaskStreamingResponse{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExecTaskStreamingResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExecTaskStreamingResponse) ProtoMessage() {}
-
-func (x *ExecTaskStreamingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExecTaskStreamingResponse.ProtoReflect.Descriptor instead.
-func (*ExecTaskStreamingResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{27}
 }
 
 type TaskConfig struct {
@@ -1555,7 +985,7 @@ type TaskConfig struct {
 
 func (x *TaskConfig) Reset() {
 	*x = TaskConfig{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[28]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1567,7 +997,7 @@ func (x *TaskConfig) String() string {
 func (*TaskConfig) ProtoMessage() {}
 
 func (x *TaskConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[28]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1580,7 +1010,7 @@ func (x *TaskConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskConfig.ProtoReflect.Descriptor instead.
 func (*TaskConfig) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{28}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskConfig) GetId() string {
@@ -1669,7 +1099,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[29]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1111,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[29]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1124,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{29}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Resources) GetPorts() []*PortMapping {
@@ -1716,7 +1146,7 @@ type PortMapping struct {
 
 func (x *PortMapping) Reset() {
 	*x = PortMapping{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[30]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1158,7 @@ func (x *PortMapping) String() string {
 func (*PortMapping) ProtoMessage() {}
 
 func (x *PortMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[30]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1171,7 @@ func (x *PortMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortMapping.ProtoReflect.Descriptor instead.
 func (*PortMapping) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{30}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PortMapping) GetLabel() string {
@@ -1782,7 +1212,7 @@ type NetworkIsolationSpec struct {
 
 func (x *NetworkIsolationSpec) Reset() {
 	*x = NetworkIsolationSpec{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[31]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1224,7 @@ func (x *NetworkIsolationSpec) String() string {
 func (*NetworkIsolationSpec) ProtoMessage() {}
 
 func (x *NetworkIsolationSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[31]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1237,7 @@ func (x *NetworkIsolationSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkIsolationSpec.ProtoReflect.Descriptor instead.
 func (*NetworkIsolationSpec) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{31}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NetworkIsolationSpec) GetMode() NetworkIsolationSpec_NetworkIsolationMode {
@@ -1836,7 +1266,7 @@ type TaskHandle struct {
 
 func (x *TaskHandle) Reset() {
 	*x = TaskHandle{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[32]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1278,7 @@ func (x *TaskHandle) String() string {
 func (*TaskHandle) ProtoMessage() {}
 
 func (x *TaskHandle) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[32]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1291,7 @@ func (x *TaskHandle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHandle.ProtoReflect.Descriptor instead.
 func (*TaskHandle) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{32}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskHandle) GetVersion() int32 {
@@ -1902,7 +1332,7 @@ type NetworkOverride struct {
 
 func (x *NetworkOverride) Reset() {
 	*x = NetworkOverride{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[33]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +1344,7 @@ func (x *NetworkOverride) String() string {
 func (*NetworkOverride) ProtoMessage() {}
 
 func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[33]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +1357,7 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
 func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{33}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NetworkOverride) GetAddr() string {
@@ -1953,7 +1383,7 @@ type ExitResult struct {
 
 func (x *ExitResult) Reset() {
 	*x = ExitResult{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[34]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +1395,7 @@ func (x *ExitResult) String() string {
 func (*ExitResult) ProtoMessage() {}
 
 func (x *ExitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[34]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +1408,7 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
 func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{34}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExitResult) GetExitCode() int32 {
@@ -2002,7 +1432,7 @@ type TaskStatus struct {
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[35]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +1444,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[35]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +1457,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{35}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -2081,7 +1511,7 @@ type TaskDriverStatus struct {
 
 func (x *TaskDriverStatus) Reset() {
 	*x = TaskDriverStatus{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[36]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +1523,7 @@ func (x *TaskDriverStatus) String() string {
 func (*TaskDriverStatus) ProtoMessage() {}
 
 func (x *TaskDriverStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[36]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +1536,7 @@ func (x *TaskDriverStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskDriverStatus.ProtoReflect.Descriptor instead.
 func (*TaskDriverStatus) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{36}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TaskDriverStatus) GetAttributes() map[string]string {
@@ -2127,7 +1557,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[37]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +1569,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[37]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +1582,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{37}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TaskStats) GetId() string {
@@ -2186,7 +1616,7 @@ type TaskResourceUsage struct {
 
 func (x *TaskResourceUsage) Reset() {
 	*x = TaskResourceUsage{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[38]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +1628,7 @@ func (x *TaskResourceUsage) String() string {
 func (*TaskResourceUsage) ProtoMessage() {}
 
 func (x *TaskResourceUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[38]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +1641,7 @@ func (x *TaskResourceUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResourceUsage.ProtoReflect.Descriptor instead.
 func (*TaskResourceUsage) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{38}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskResourceUsage) GetCpu() *CPUUsage {
@@ -2236,7 +1666,7 @@ type CPUUsage struct {
 
 func (x *CPUUsage) Reset() {
 	*x = CPUUsage{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[39]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2248,7 +1678,7 @@ func (x *CPUUsage) String() string {
 func (*CPUUsage) ProtoMessage() {}
 
 func (x *CPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[39]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2261,7 +1691,7 @@ func (x *CPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUUsage.ProtoReflect.Descriptor instead.
 func (*CPUUsage) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{39}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{26}
 }
 
 type MemoryUsage struct {
@@ -2272,7 +1702,7 @@ type MemoryUsage struct {
 
 func (x *MemoryUsage) Reset() {
 	*x = MemoryUsage{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[40]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +1714,7 @@ func (x *MemoryUsage) String() string {
 func (*MemoryUsage) ProtoMessage() {}
 
 func (x *MemoryUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[40]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +1727,7 @@ func (x *MemoryUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryUsage.ProtoReflect.Descriptor instead.
 func (*MemoryUsage) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{40}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{27}
 }
 
 type DriverTaskEvent struct {
@@ -2314,7 +1744,7 @@ type DriverTaskEvent struct {
 
 func (x *DriverTaskEvent) Reset() {
 	*x = DriverTaskEvent{}
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[41]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +1756,7 @@ func (x *DriverTaskEvent) String() string {
 func (*DriverTaskEvent) ProtoMessage() {}
 
 func (x *DriverTaskEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_nomad_driver_proto_driver_proto_msgTypes[41]
+	mi := &file_nomad_driver_proto_driver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +1769,7 @@ func (x *DriverTaskEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriverTaskEvent.ProtoReflect.Descriptor instead.
 func (*DriverTaskEvent) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{41}
+	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DriverTaskEvent) GetTaskId() string {
@@ -2388,25 +1818,19 @@ var File_nomad_driver_proto_driver_proto protoreflect.FileDescriptor
 
 const file_nomad_driver_proto_driver_proto_rawDesc = "" +
 	"\n" +
-	"\x1fnomad/driver/proto/driver.proto\x12%hashicorp.nomad.plugins.drivers.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a nomad/driver/proto/hclspec.proto\x1a nomad/driver/proto/structs.proto\"\x19\n" +
-	"\x17TaskConfigSchemaRequest\"\\\n" +
+	"\x1fnomad/driver/proto/driver.proto\x12%hashicorp.nomad.plugins.drivers.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a nomad/driver/proto/hclspec.proto\x1a nomad/driver/proto/structs.proto\"\\\n" +
 	"\x18TaskConfigSchemaResponse\x12@\n" +
-	"\x04spec\x18\x01 \x01(\v2,.hashicorp.nomad.plugins.shared.hclspec.SpecR\x04spec\"\x15\n" +
-	"\x13CapabilitiesRequest\"u\n" +
+	"\x04spec\x18\x01 \x01(\v2,.hashicorp.nomad.plugins.shared.hclspec.SpecR\x04spec\"u\n" +
 	"\x14CapabilitiesResponse\x12]\n" +
-	"\fcapabilities\x18\x01 \x01(\v29.hashicorp.nomad.plugins.drivers.proto.DriverCapabilitiesR\fcapabilities\"\xf4\x03\n" +
-	"\x12DriverCapabilities\x12h\n" +
-	"\ffs_isolation\x18\x03 \x01(\x0e2E.hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.FSIsolationR\vfsIsolation\x12\x88\x01\n" +
+	"\fcapabilities\x18\x01 \x01(\v29.hashicorp.nomad.plugins.drivers.proto.DriverCapabilitiesR\fcapabilities\"\xf1\x02\n" +
+	"\x12DriverCapabilities\x12\x88\x01\n" +
 	"\x17network_isolation_modes\x18\x04 \x03(\x0e2P.hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.NetworkIsolationModeR\x15networkIsolationModes\x12k\n" +
 	"\rmount_configs\x18\x06 \x01(\x0e2F.hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.MountConfigsR\fmountConfigs\x124\n" +
-	"\x16disable_log_collection\x18\b \x01(\bR\x14disableLogCollection\"\x17\n" +
-	"\vFSIsolation\x12\b\n" +
-	"\x04NONE\x10\x00\"-\n" +
+	"\x16disable_log_collection\x18\b \x01(\bR\x14disableLogCollection\"-\n" +
 	"\fMountConfigs\x12\x0e\n" +
 	"\n" +
 	"ANY_MOUNTS\x10\x00\x12\r\n" +
-	"\tNO_MOUNTS\x10\x01\"\x14\n" +
-	"\x12FingerprintRequest\"\xbd\x03\n" +
+	"\tNO_MOUNTS\x10\x01\"\xbd\x03\n" +
 	"\x13FingerprintResponse\x12j\n" +
 	"\n" +
 	"attributes\x18\x01 \x03(\v2J.hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.AttributesEntryR\n" +
@@ -2422,29 +1846,23 @@ const file_nomad_driver_proto_driver_proto_rawDesc = "" +
 	"\tUNHEALTHY\x10\x01\x12\v\n" +
 	"\aHEALTHY\x10\x02\"Y\n" +
 	"\x10StartTaskRequest\x12E\n" +
-	"\x04task\x18\x01 \x01(\v21.hashicorp.nomad.plugins.drivers.proto.TaskConfigR\x04task\"\xb1\x02\n" +
-	"\x11StartTaskResponse\x12W\n" +
-	"\x06result\x18\x01 \x01(\x0e2?.hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.ResultR\x06result\x12I\n" +
+	"\x04task\x18\x01 \x01(\v21.hashicorp.nomad.plugins.drivers.proto.TaskConfigR\x04task\"\xc1\x01\n" +
+	"\x11StartTaskResponse\x12I\n" +
 	"\x06handle\x18\x03 \x01(\v21.hashicorp.nomad.plugins.drivers.proto.TaskHandleR\x06handle\x12a\n" +
-	"\x10network_override\x18\x04 \x01(\v26.hashicorp.nomad.plugins.drivers.proto.NetworkOverrideR\x0fnetworkOverride\"\x15\n" +
-	"\x06Result\x12\v\n" +
-	"\aSUCCESS\x10\x00\"x\n" +
+	"\x10network_override\x18\x04 \x01(\v26.hashicorp.nomad.plugins.drivers.proto.NetworkOverrideR\x0fnetworkOverride\"x\n" +
 	"\x12RecoverTaskRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12I\n" +
-	"\x06handle\x18\x02 \x01(\v21.hashicorp.nomad.plugins.drivers.proto.TaskHandleR\x06handle\"\x15\n" +
-	"\x13RecoverTaskResponse\"*\n" +
+	"\x06handle\x18\x02 \x01(\v21.hashicorp.nomad.plugins.drivers.proto.TaskHandleR\x06handle\"*\n" +
 	"\x0fWaitTaskRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\"o\n" +
 	"\x10WaitTaskResponse\x12I\n" +
 	"\x06result\x18\x01 \x01(\v21.hashicorp.nomad.plugins.drivers.proto.ExitResultR\x06result\x12\x10\n" +
 	"\x03err\x18\x02 \x01(\tR\x03err\"*\n" +
 	"\x0fStopTaskRequest\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\x12\n" +
-	"\x10StopTaskResponse\"C\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"C\n" +
 	"\x12DestroyTaskRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
-	"\x05force\x18\x02 \x01(\bR\x05force\"\x15\n" +
-	"\x13DestroyTaskResponse\"-\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"-\n" +
 	"\x12InspectTaskRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\x90\x02\n" +
 	"\x13InspectTaskResponse\x12E\n" +
@@ -2455,14 +1873,7 @@ const file_nomad_driver_proto_driver_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12J\n" +
 	"\x13collection_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x12collectionInterval\"[\n" +
 	"\x11TaskStatsResponse\x12F\n" +
-	"\x05stats\x18\x01 \x01(\v20.hashicorp.nomad.plugins.drivers.proto.TaskStatsR\x05stats\"\x13\n" +
-	"\x11TaskEventsRequest\"\x13\n" +
-	"\x11SignalTaskRequest\"\x14\n" +
-	"\x12SignalTaskResponse\"\x11\n" +
-	"\x0fExecTaskRequest\"\x12\n" +
-	"\x10ExecTaskResponse\"\x1a\n" +
-	"\x18ExecTaskStreamingRequest\"\x1b\n" +
-	"\x19ExecTaskStreamingResponse\"\xc2\x04\n" +
+	"\x05stats\x18\x01 \x01(\v20.hashicorp.nomad.plugins.drivers.proto.TaskStatsR\x05stats\"\xc2\x04\n" +
 	"\n" +
 	"TaskConfig\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -2545,24 +1956,7 @@ const file_nomad_driver_proto_driver_proto_rawDesc = "" +
 	"\aUNKNOWN\x10\x00\x12\v\n" +
 	"\aRUNNING\x10\x01\x12\n" +
 	"\n" +
-	"\x06EXITED\x10\x022\xe4\x0e\n" +
-	"\x06Driver\x12\x93\x01\n" +
-	"\x10TaskConfigSchema\x12>.hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaRequest\x1a?.hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaResponse\x12\x87\x01\n" +
-	"\fCapabilities\x12:.hashicorp.nomad.plugins.drivers.proto.CapabilitiesRequest\x1a;.hashicorp.nomad.plugins.drivers.proto.CapabilitiesResponse\x12\x86\x01\n" +
-	"\vFingerprint\x129.hashicorp.nomad.plugins.drivers.proto.FingerprintRequest\x1a:.hashicorp.nomad.plugins.drivers.proto.FingerprintResponse0\x01\x12~\n" +
-	"\tStartTask\x127.hashicorp.nomad.plugins.drivers.proto.StartTaskRequest\x1a8.hashicorp.nomad.plugins.drivers.proto.StartTaskResponse\x12\x84\x01\n" +
-	"\vRecoverTask\x129.hashicorp.nomad.plugins.drivers.proto.RecoverTaskRequest\x1a:.hashicorp.nomad.plugins.drivers.proto.RecoverTaskResponse\x12{\n" +
-	"\bWaitTask\x126.hashicorp.nomad.plugins.drivers.proto.WaitTaskRequest\x1a7.hashicorp.nomad.plugins.drivers.proto.WaitTaskResponse\x12{\n" +
-	"\bStopTask\x126.hashicorp.nomad.plugins.drivers.proto.StopTaskRequest\x1a7.hashicorp.nomad.plugins.drivers.proto.StopTaskResponse\x12\x84\x01\n" +
-	"\vDestroyTask\x129.hashicorp.nomad.plugins.drivers.proto.DestroyTaskRequest\x1a:.hashicorp.nomad.plugins.drivers.proto.DestroyTaskResponse\x12\x84\x01\n" +
-	"\vInspectTask\x129.hashicorp.nomad.plugins.drivers.proto.InspectTaskRequest\x1a:.hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse\x12\x80\x01\n" +
-	"\tTaskStats\x127.hashicorp.nomad.plugins.drivers.proto.TaskStatsRequest\x1a8.hashicorp.nomad.plugins.drivers.proto.TaskStatsResponse0\x01\x12\x80\x01\n" +
-	"\n" +
-	"TaskEvents\x128.hashicorp.nomad.plugins.drivers.proto.TaskEventsRequest\x1a6.hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent0\x01\x12\x81\x01\n" +
-	"\n" +
-	"SignalTask\x128.hashicorp.nomad.plugins.drivers.proto.SignalTaskRequest\x1a9.hashicorp.nomad.plugins.drivers.proto.SignalTaskResponse\x12{\n" +
-	"\bExecTask\x126.hashicorp.nomad.plugins.drivers.proto.ExecTaskRequest\x1a7.hashicorp.nomad.plugins.drivers.proto.ExecTaskResponse\x12\x9a\x01\n" +
-	"\x11ExecTaskStreaming\x12?.hashicorp.nomad.plugins.drivers.proto.ExecTaskStreamingRequest\x1a@.hashicorp.nomad.plugins.drivers.proto.ExecTaskStreamingResponse(\x010\x01B1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
+	"\x06EXITED\x10\x02B1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
 
 var (
 	file_nomad_driver_proto_driver_proto_rawDescOnce sync.Once
@@ -2576,137 +1970,92 @@ func file_nomad_driver_proto_driver_proto_rawDescGZIP() []byte {
 	return file_nomad_driver_proto_driver_proto_rawDescData
 }
 
-var file_nomad_driver_proto_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_nomad_driver_proto_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_nomad_driver_proto_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_nomad_driver_proto_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_nomad_driver_proto_driver_proto_goTypes = []any{
 	(TaskState)(0),                                 // 0: hashicorp.nomad.plugins.drivers.proto.TaskState
-	(DriverCapabilities_FSIsolation)(0),            // 1: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.FSIsolation
-	(DriverCapabilities_MountConfigs)(0),           // 2: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.MountConfigs
-	(FingerprintResponse_HealthState)(0),           // 3: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.HealthState
-	(StartTaskResponse_Result)(0),                  // 4: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.Result
-	(NetworkIsolationSpec_NetworkIsolationMode)(0), // 5: hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.NetworkIsolationMode
-	(*TaskConfigSchemaRequest)(nil),                // 6: hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaRequest
-	(*TaskConfigSchemaResponse)(nil),               // 7: hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaResponse
-	(*CapabilitiesRequest)(nil),                    // 8: hashicorp.nomad.plugins.drivers.proto.CapabilitiesRequest
-	(*CapabilitiesResponse)(nil),                   // 9: hashicorp.nomad.plugins.drivers.proto.CapabilitiesResponse
-	(*DriverCapabilities)(nil),                     // 10: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities
-	(*FingerprintRequest)(nil),                     // 11: hashicorp.nomad.plugins.drivers.proto.FingerprintRequest
-	(*FingerprintResponse)(nil),                    // 12: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse
-	(*StartTaskRequest)(nil),                       // 13: hashicorp.nomad.plugins.drivers.proto.StartTaskRequest
-	(*StartTaskResponse)(nil),                      // 14: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse
-	(*RecoverTaskRequest)(nil),                     // 15: hashicorp.nomad.plugins.drivers.proto.RecoverTaskRequest
-	(*RecoverTaskResponse)(nil),                    // 16: hashicorp.nomad.plugins.drivers.proto.RecoverTaskResponse
-	(*WaitTaskRequest)(nil),                        // 17: hashicorp.nomad.plugins.drivers.proto.WaitTaskRequest
-	(*WaitTaskResponse)(nil),                       // 18: hashicorp.nomad.plugins.drivers.proto.WaitTaskResponse
-	(*StopTaskRequest)(nil),                        // 19: hashicorp.nomad.plugins.drivers.proto.StopTaskRequest
-	(*StopTaskResponse)(nil),                       // 20: hashicorp.nomad.plugins.drivers.proto.StopTaskResponse
-	(*DestroyTaskRequest)(nil),                     // 21: hashicorp.nomad.plugins.drivers.proto.DestroyTaskRequest
-	(*DestroyTaskResponse)(nil),                    // 22: hashicorp.nomad.plugins.drivers.proto.DestroyTaskResponse
-	(*InspectTaskRequest)(nil),                     // 23: hashicorp.nomad.plugins.drivers.proto.InspectTaskRequest
-	(*InspectTaskResponse)(nil),                    // 24: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse
-	(*TaskStatsRequest)(nil),                       // 25: hashicorp.nomad.plugins.drivers.proto.TaskStatsRequest
-	(*TaskStatsResponse)(nil),                      // 26: hashicorp.nomad.plugins.drivers.proto.TaskStatsResponse
-	(*TaskEventsRequest)(nil),                      // 27: hashicorp.nomad.plugins.drivers.proto.TaskEventsRequest
-	(*SignalTaskRequest)(nil),                      // 28: hashicorp.nomad.plugins.drivers.proto.SignalTaskRequest
-	(*SignalTaskResponse)(nil),                     // 29: hashicorp.nomad.plugins.drivers.proto.SignalTaskResponse
-	(*ExecTaskRequest)(nil),                        // 30: hashicorp.nomad.plugins.drivers.proto.ExecTaskRequest
-	(*ExecTaskResponse)(nil),                       // 31: hashicorp.nomad.plugins.drivers.proto.ExecTaskResponse
-	(*ExecTaskStreamingRequest)(nil),               // 32: hashicorp.nomad.plugins.drivers.proto.ExecTaskStreamingRequest
-	(*ExecTaskStreamingResponse)(nil),              // 33: hashicorp.nomad.plugins.drivers.proto.ExecTaskStreamingResponse
-	(*TaskConfig)(nil),                             // 34: hashicorp.nomad.plugins.drivers.proto.TaskConfig
-	(*Resources)(nil),                              // 35: hashicorp.nomad.plugins.drivers.proto.Resources
-	(*PortMapping)(nil),                            // 36: hashicorp.nomad.plugins.drivers.proto.PortMapping
-	(*NetworkIsolationSpec)(nil),                   // 37: hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec
-	(*TaskHandle)(nil),                             // 38: hashicorp.nomad.plugins.drivers.proto.TaskHandle
-	(*NetworkOverride)(nil),                        // 39: hashicorp.nomad.plugins.drivers.proto.NetworkOverride
-	(*ExitResult)(nil),                             // 40: hashicorp.nomad.plugins.drivers.proto.ExitResult
-	(*TaskStatus)(nil),                             // 41: hashicorp.nomad.plugins.drivers.proto.TaskStatus
-	(*TaskDriverStatus)(nil),                       // 42: hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus
-	(*TaskStats)(nil),                              // 43: hashicorp.nomad.plugins.drivers.proto.TaskStats
-	(*TaskResourceUsage)(nil),                      // 44: hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage
-	(*CPUUsage)(nil),                               // 45: hashicorp.nomad.plugins.drivers.proto.CPUUsage
-	(*MemoryUsage)(nil),                            // 46: hashicorp.nomad.plugins.drivers.proto.MemoryUsage
-	(*DriverTaskEvent)(nil),                        // 47: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent
-	nil,                                            // 48: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.AttributesEntry
-	nil,                                            // 49: hashicorp.nomad.plugins.drivers.proto.TaskConfig.EnvEntry
-	nil,                                            // 50: hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus.AttributesEntry
-	nil,                                            // 51: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.AnnotationsEntry
-	(*Spec)(nil),                                   // 52: hashicorp.nomad.plugins.shared.hclspec.Spec
-	(*durationpb.Duration)(nil),                    // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),                  // 54: google.protobuf.Timestamp
-	(*Attribute)(nil),                              // 55: hashicorp.nomad.plugins.shared.structs.Attribute
+	(DriverCapabilities_MountConfigs)(0),           // 1: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.MountConfigs
+	(FingerprintResponse_HealthState)(0),           // 2: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.HealthState
+	(NetworkIsolationSpec_NetworkIsolationMode)(0), // 3: hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.NetworkIsolationMode
+	(*TaskConfigSchemaResponse)(nil),               // 4: hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaResponse
+	(*CapabilitiesResponse)(nil),                   // 5: hashicorp.nomad.plugins.drivers.proto.CapabilitiesResponse
+	(*DriverCapabilities)(nil),                     // 6: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities
+	(*FingerprintResponse)(nil),                    // 7: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse
+	(*StartTaskRequest)(nil),                       // 8: hashicorp.nomad.plugins.drivers.proto.StartTaskRequest
+	(*StartTaskResponse)(nil),                      // 9: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse
+	(*RecoverTaskRequest)(nil),                     // 10: hashicorp.nomad.plugins.drivers.proto.RecoverTaskRequest
+	(*WaitTaskRequest)(nil),                        // 11: hashicorp.nomad.plugins.drivers.proto.WaitTaskRequest
+	(*WaitTaskResponse)(nil),                       // 12: hashicorp.nomad.plugins.drivers.proto.WaitTaskResponse
+	(*StopTaskRequest)(nil),                        // 13: hashicorp.nomad.plugins.drivers.proto.StopTaskRequest
+	(*DestroyTaskRequest)(nil),                     // 14: hashicorp.nomad.plugins.drivers.proto.DestroyTaskRequest
+	(*InspectTaskRequest)(nil),                     // 15: hashicorp.nomad.plugins.drivers.proto.InspectTaskRequest
+	(*InspectTaskResponse)(nil),                    // 16: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse
+	(*TaskStatsRequest)(nil),                       // 17: hashicorp.nomad.plugins.drivers.proto.TaskStatsRequest
+	(*TaskStatsResponse)(nil),                      // 18: hashicorp.nomad.plugins.drivers.proto.TaskStatsResponse
+	(*TaskConfig)(nil),                             // 19: hashicorp.nomad.plugins.drivers.proto.TaskConfig
+	(*Resources)(nil),                              // 20: hashicorp.nomad.plugins.drivers.proto.Resources
+	(*PortMapping)(nil),                            // 21: hashicorp.nomad.plugins.drivers.proto.PortMapping
+	(*NetworkIsolationSpec)(nil),                   // 22: hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec
+	(*TaskHandle)(nil),                             // 23: hashicorp.nomad.plugins.drivers.proto.TaskHandle
+	(*NetworkOverride)(nil),                        // 24: hashicorp.nomad.plugins.drivers.proto.NetworkOverride
+	(*ExitResult)(nil),                             // 25: hashicorp.nomad.plugins.drivers.proto.ExitResult
+	(*TaskStatus)(nil),                             // 26: hashicorp.nomad.plugins.drivers.proto.TaskStatus
+	(*TaskDriverStatus)(nil),                       // 27: hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus
+	(*TaskStats)(nil),                              // 28: hashicorp.nomad.plugins.drivers.proto.TaskStats
+	(*TaskResourceUsage)(nil),                      // 29: hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage
+	(*CPUUsage)(nil),                               // 30: hashicorp.nomad.plugins.drivers.proto.CPUUsage
+	(*MemoryUsage)(nil),                            // 31: hashicorp.nomad.plugins.drivers.proto.MemoryUsage
+	(*DriverTaskEvent)(nil),                        // 32: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent
+	nil,                                            // 33: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.AttributesEntry
+	nil,                                            // 34: hashicorp.nomad.plugins.drivers.proto.TaskConfig.EnvEntry
+	nil,                                            // 35: hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus.AttributesEntry
+	nil,                                            // 36: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.AnnotationsEntry
+	(*Spec)(nil),                                   // 37: hashicorp.nomad.plugins.shared.hclspec.Spec
+	(*durationpb.Duration)(nil),                    // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                  // 39: google.protobuf.Timestamp
+	(*Attribute)(nil),                              // 40: hashicorp.nomad.plugins.shared.structs.Attribute
 }
 var file_nomad_driver_proto_driver_proto_depIdxs = []int32{
-	52, // 0: hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaResponse.spec:type_name -> hashicorp.nomad.plugins.shared.hclspec.Spec
-	10, // 1: hashicorp.nomad.plugins.drivers.proto.CapabilitiesResponse.capabilities:type_name -> hashicorp.nomad.plugins.drivers.proto.DriverCapabilities
-	1,  // 2: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.fs_isolation:type_name -> hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.FSIsolation
-	5,  // 3: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.network_isolation_modes:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.NetworkIsolationMode
-	2,  // 4: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.mount_configs:type_name -> hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.MountConfigs
-	48, // 5: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.attributes:type_name -> hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.AttributesEntry
-	3,  // 6: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.health:type_name -> hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.HealthState
-	34, // 7: hashicorp.nomad.plugins.drivers.proto.StartTaskRequest.task:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskConfig
-	4,  // 8: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.result:type_name -> hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.Result
-	38, // 9: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.handle:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskHandle
-	39, // 10: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.network_override:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkOverride
-	38, // 11: hashicorp.nomad.plugins.drivers.proto.RecoverTaskRequest.handle:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskHandle
-	40, // 12: hashicorp.nomad.plugins.drivers.proto.WaitTaskResponse.result:type_name -> hashicorp.nomad.plugins.drivers.proto.ExitResult
-	41, // 13: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse.task:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskStatus
-	42, // 14: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse.driver:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus
-	39, // 15: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse.network_override:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkOverride
-	53, // 16: hashicorp.nomad.plugins.drivers.proto.TaskStatsRequest.collection_interval:type_name -> google.protobuf.Duration
-	43, // 17: hashicorp.nomad.plugins.drivers.proto.TaskStatsResponse.stats:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskStats
-	49, // 18: hashicorp.nomad.plugins.drivers.proto.TaskConfig.env:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskConfig.EnvEntry
-	35, // 19: hashicorp.nomad.plugins.drivers.proto.TaskConfig.resources:type_name -> hashicorp.nomad.plugins.drivers.proto.Resources
-	37, // 20: hashicorp.nomad.plugins.drivers.proto.TaskConfig.network_isolation_spec:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec
-	36, // 21: hashicorp.nomad.plugins.drivers.proto.Resources.ports:type_name -> hashicorp.nomad.plugins.drivers.proto.PortMapping
-	5,  // 22: hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.mode:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.NetworkIsolationMode
-	34, // 23: hashicorp.nomad.plugins.drivers.proto.TaskHandle.config:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskConfig
-	0,  // 24: hashicorp.nomad.plugins.drivers.proto.TaskHandle.state:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskState
-	0,  // 25: hashicorp.nomad.plugins.drivers.proto.TaskStatus.state:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskState
-	54, // 26: hashicorp.nomad.plugins.drivers.proto.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	54, // 27: hashicorp.nomad.plugins.drivers.proto.TaskStatus.completed_at:type_name -> google.protobuf.Timestamp
-	40, // 28: hashicorp.nomad.plugins.drivers.proto.TaskStatus.result:type_name -> hashicorp.nomad.plugins.drivers.proto.ExitResult
-	50, // 29: hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus.attributes:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus.AttributesEntry
-	54, // 30: hashicorp.nomad.plugins.drivers.proto.TaskStats.timestamp:type_name -> google.protobuf.Timestamp
-	44, // 31: hashicorp.nomad.plugins.drivers.proto.TaskStats.agg_resource_usage:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage
-	45, // 32: hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage.cpu:type_name -> hashicorp.nomad.plugins.drivers.proto.CPUUsage
-	46, // 33: hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage.memory:type_name -> hashicorp.nomad.plugins.drivers.proto.MemoryUsage
-	54, // 34: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.timestamp:type_name -> google.protobuf.Timestamp
-	51, // 35: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.annotations:type_name -> hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.AnnotationsEntry
-	55, // 36: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.AttributesEntry.value:type_name -> hashicorp.nomad.plugins.shared.structs.Attribute
-	6,  // 37: hashicorp.nomad.plugins.drivers.proto.Driver.TaskConfigSchema:input_type -> hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaRequest
-	8,  // 38: hashicorp.nomad.plugins.drivers.proto.Driver.Capabilities:input_type -> hashicorp.nomad.plugins.drivers.proto.CapabilitiesRequest
-	11, // 39: hashicorp.nomad.plugins.drivers.proto.Driver.Fingerprint:input_type -> hashicorp.nomad.plugins.drivers.proto.FingerprintRequest
-	13, // 40: hashicorp.nomad.plugins.drivers.proto.Driver.StartTask:input_type -> hashicorp.nomad.plugins.drivers.proto.StartTaskRequest
-	15, // 41: hashicorp.nomad.plugins.drivers.proto.Driver.RecoverTask:input_type -> hashicorp.nomad.plugins.drivers.proto.RecoverTaskRequest
-	17, // 42: hashicorp.nomad.plugins.drivers.proto.Driver.WaitTask:input_type -> hashicorp.nomad.plugins.drivers.proto.WaitTaskRequest
-	19, // 43: hashicorp.nomad.plugins.drivers.proto.Driver.StopTask:input_type -> hashicorp.nomad.plugins.drivers.proto.StopTaskRequest
-	21, // 44: hashicorp.nomad.plugins.drivers.proto.Driver.DestroyTask:input_type -> hashicorp.nomad.plugins.drivers.proto.DestroyTaskRequest
-	23, // 45: hashicorp.nomad.plugins.drivers.proto.Driver.InspectTask:input_type -> hashicorp.nomad.plugins.drivers.proto.InspectTaskRequest
-	25, // 46: hashicorp.nomad.plugins.drivers.proto.Driver.TaskStats:input_type -> hashicorp.nomad.plugins.drivers.proto.TaskStatsRequest
-	27, // 47: hashicorp.nomad.plugins.drivers.proto.Driver.TaskEvents:input_type -> hashicorp.nomad.plugins.drivers.proto.TaskEventsRequest
-	28, // 48: hashicorp.nomad.plugins.drivers.proto.Driver.SignalTask:input_type -> hashicorp.nomad.plugins.drivers.proto.SignalTaskRequest
-	30, // 49: hashicorp.nomad.plugins.drivers.proto.Driver.ExecTask:input_type -> hashicorp.nomad.plugins.drivers.proto.ExecTaskRequest
-	32, // 50: hashicorp.nomad.plugins.drivers.proto.Driver.ExecTaskStreaming:input_type -> hashicorp.nomad.plugins.drivers.proto.ExecTaskStreamingRequest
-	7,  // 51: hashicorp.nomad.plugins.drivers.proto.Driver.TaskConfigSchema:output_type -> hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaResponse
-	9,  // 52: hashicorp.nomad.plugins.drivers.proto.Driver.Capabilities:output_type -> hashicorp.nomad.plugins.drivers.proto.CapabilitiesResponse
-	12, // 53: hashicorp.nomad.plugins.drivers.proto.Driver.Fingerprint:output_type -> hashicorp.nomad.plugins.drivers.proto.FingerprintResponse
-	14, // 54: hashicorp.nomad.plugins.drivers.proto.Driver.StartTask:output_type -> hashicorp.nomad.plugins.drivers.proto.StartTaskResponse
-	16, // 55: hashicorp.nomad.plugins.drivers.proto.Driver.RecoverTask:output_type -> hashicorp.nomad.plugins.drivers.proto.RecoverTaskResponse
-	18, // 56: hashicorp.nomad.plugins.drivers.proto.Driver.WaitTask:output_type -> hashicorp.nomad.plugins.drivers.proto.WaitTaskResponse
-	20, // 57: hashicorp.nomad.plugins.drivers.proto.Driver.StopTask:output_type -> hashicorp.nomad.plugins.drivers.proto.StopTaskResponse
-	22, // 58: hashicorp.nomad.plugins.drivers.proto.Driver.DestroyTask:output_type -> hashicorp.nomad.plugins.drivers.proto.DestroyTaskResponse
-	24, // 59: hashicorp.nomad.plugins.drivers.proto.Driver.InspectTask:output_type -> hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse
-	26, // 60: hashicorp.nomad.plugins.drivers.proto.Driver.TaskStats:output_type -> hashicorp.nomad.plugins.drivers.proto.TaskStatsResponse
-	47, // 61: hashicorp.nomad.plugins.drivers.proto.Driver.TaskEvents:output_type -> hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent
-	29, // 62: hashicorp.nomad.plugins.drivers.proto.Driver.SignalTask:output_type -> hashicorp.nomad.plugins.drivers.proto.SignalTaskResponse
-	31, // 63: hashicorp.nomad.plugins.drivers.proto.Driver.ExecTask:output_type -> hashicorp.nomad.plugins.drivers.proto.ExecTaskResponse
-	33, // 64: hashicorp.nomad.plugins.drivers.proto.Driver.ExecTaskStreaming:output_type -> hashicorp.nomad.plugins.drivers.proto.ExecTaskStreamingResponse
-	51, // [51:65] is the sub-list for method output_type
-	37, // [37:51] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	37, // 0: hashicorp.nomad.plugins.drivers.proto.TaskConfigSchemaResponse.spec:type_name -> hashicorp.nomad.plugins.shared.hclspec.Spec
+	6,  // 1: hashicorp.nomad.plugins.drivers.proto.CapabilitiesResponse.capabilities:type_name -> hashicorp.nomad.plugins.drivers.proto.DriverCapabilities
+	3,  // 2: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.network_isolation_modes:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.NetworkIsolationMode
+	1,  // 3: hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.mount_configs:type_name -> hashicorp.nomad.plugins.drivers.proto.DriverCapabilities.MountConfigs
+	33, // 4: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.attributes:type_name -> hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.AttributesEntry
+	2,  // 5: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.health:type_name -> hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.HealthState
+	19, // 6: hashicorp.nomad.plugins.drivers.proto.StartTaskRequest.task:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskConfig
+	23, // 7: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.handle:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskHandle
+	24, // 8: hashicorp.nomad.plugins.drivers.proto.StartTaskResponse.network_override:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkOverride
+	23, // 9: hashicorp.nomad.plugins.drivers.proto.RecoverTaskRequest.handle:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskHandle
+	25, // 10: hashicorp.nomad.plugins.drivers.proto.WaitTaskResponse.result:type_name -> hashicorp.nomad.plugins.drivers.proto.ExitResult
+	26, // 11: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse.task:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskStatus
+	27, // 12: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse.driver:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus
+	24, // 13: hashicorp.nomad.plugins.drivers.proto.InspectTaskResponse.network_override:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkOverride
+	38, // 14: hashicorp.nomad.plugins.drivers.proto.TaskStatsRequest.collection_interval:type_name -> google.protobuf.Duration
+	28, // 15: hashicorp.nomad.plugins.drivers.proto.TaskStatsResponse.stats:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskStats
+	34, // 16: hashicorp.nomad.plugins.drivers.proto.TaskConfig.env:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskConfig.EnvEntry
+	20, // 17: hashicorp.nomad.plugins.drivers.proto.TaskConfig.resources:type_name -> hashicorp.nomad.plugins.drivers.proto.Resources
+	22, // 18: hashicorp.nomad.plugins.drivers.proto.TaskConfig.network_isolation_spec:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec
+	21, // 19: hashicorp.nomad.plugins.drivers.proto.Resources.ports:type_name -> hashicorp.nomad.plugins.drivers.proto.PortMapping
+	3,  // 20: hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.mode:type_name -> hashicorp.nomad.plugins.drivers.proto.NetworkIsolationSpec.NetworkIsolationMode
+	19, // 21: hashicorp.nomad.plugins.drivers.proto.TaskHandle.config:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskConfig
+	0,  // 22: hashicorp.nomad.plugins.drivers.proto.TaskHandle.state:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskState
+	0,  // 23: hashicorp.nomad.plugins.drivers.proto.TaskStatus.state:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskState
+	39, // 24: hashicorp.nomad.plugins.drivers.proto.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	39, // 25: hashicorp.nomad.plugins.drivers.proto.TaskStatus.completed_at:type_name -> google.protobuf.Timestamp
+	25, // 26: hashicorp.nomad.plugins.drivers.proto.TaskStatus.result:type_name -> hashicorp.nomad.plugins.drivers.proto.ExitResult
+	35, // 27: hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus.attributes:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskDriverStatus.AttributesEntry
+	39, // 28: hashicorp.nomad.plugins.drivers.proto.TaskStats.timestamp:type_name -> google.protobuf.Timestamp
+	29, // 29: hashicorp.nomad.plugins.drivers.proto.TaskStats.agg_resource_usage:type_name -> hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage
+	30, // 30: hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage.cpu:type_name -> hashicorp.nomad.plugins.drivers.proto.CPUUsage
+	31, // 31: hashicorp.nomad.plugins.drivers.proto.TaskResourceUsage.memory:type_name -> hashicorp.nomad.plugins.drivers.proto.MemoryUsage
+	39, // 32: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.timestamp:type_name -> google.protobuf.Timestamp
+	36, // 33: hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.annotations:type_name -> hashicorp.nomad.plugins.drivers.proto.DriverTaskEvent.AnnotationsEntry
+	40, // 34: hashicorp.nomad.plugins.drivers.proto.FingerprintResponse.AttributesEntry.value:type_name -> hashicorp.nomad.plugins.shared.structs.Attribute
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_nomad_driver_proto_driver_proto_init() }
@@ -2721,10 +2070,10 @@ func file_nomad_driver_proto_driver_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nomad_driver_proto_driver_proto_rawDesc), len(file_nomad_driver_proto_driver_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   46,
+			NumEnums:      4,
+			NumMessages:   33,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_nomad_driver_proto_driver_proto_goTypes,
 		DependencyIndexes: file_nomad_driver_proto_driver_proto_depIdxs,

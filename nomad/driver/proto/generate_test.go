@@ -44,7 +44,7 @@ func TestGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if present, err := filepath.Glob("*.pb.go"); err != nil || len(present) != len(want) || len(want) <= len(sources) {
+	if present, err := filepath.Glob("*.pb.go"); err != nil || len(present) != len(want) || len(want) != len(sources) {
 		t.Errorf("generated are %v, and present %v (%v): run: make proto", want, present, err)
 	}
 	for _, path := range want {

@@ -1,28 +1,24 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package api
+package allocation
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
 
-// Details are those of an allocation's attachments, in their order.
+// Details are what is recorded of an attachment beside Attachment, and what it has on the host
+// beside links.
 type Details struct {
-	Attachments []AttachmentDetails `json:"attachments"`
-}
-
-// AttachmentDetails are what is recorded of an attachment beside Attachment, and what it has on the
-// host beside links.
-type AttachmentDetails struct {
 	Network   string `json:"network"`
 	Interface string `json:"interface"`
 	// ContainerID is what its plugins get as CNI_CONTAINERID.
 	ContainerID string `json:"containerID"`
 	// Executor is what executed ADD, in-process or plugins. Empty: ADD has not begun.
-	Executor string `json:"executor,omitempty"`
-	// CNIVersion is that of the recorded conflist, and Plugins are its plugins.
+	Executor Executor `json:"executor,omitempty"`
+	// CNIVersion is that of the recorded conflist, and Plugins are its plugins, by type.
 	CNIVersion string   `json:"cniVersion,omitempty"`
 	Plugins    []string `json:"plugins,omitempty"`
 	// Updated is when the record was changed last.
@@ -33,6 +29,9 @@ type AttachmentDetails struct {
 	RulesError string  `json:"rulesError,omitempty"`
 	Leases     []Lease `json:"leases,omitempty"`
 }
+
+// Executor is what executes the plugins of an attachment: in-process or plugins.
+type Executor string
 
 // Rule is a rule of the host's packet filters.
 type Rule struct {
@@ -59,4 +58,23 @@ type Lease struct {
 	Since time.Time `json:"since,omitzero"`
 	// Problem is why the attachment does not have the lease. Empty: it does.
 	Problem string `json:"problem,omitempty"`
+}
+
+// Remover is a process that has removed rules, as the kernel has told.
+type Remover struct {
+	// Name is what the process calls itself, printable.
+	Name string `json:"name"`
+	// PID is the process's, in the first PID namespace. Of one that has ended it is that of its thread.
+	PID int `json:"pid"`
+	// Parent is the name of the process that started it, printable. Empty: it is not known.
+	Parent string `json:"parent,omitempty"`
+}
+
+// String names the process, and what started it.
+func (r Remover) String() string {
+	text := fmt.Sprintf("%s (PID %d)", r.Name, r.PID)
+	if r.Parent != "" {
+		text += ", started by " + r.Parent
+	}
+	return text
 }

@@ -72,7 +72,6 @@ var outcomes = map[string]struct {
 	"cleanup.ErrLiveUnknown":              {cleanup.ErrLiveUnknown, unavailable},
 	"cleanup.Failure":                     {cleanup.Failure{Err: errors.New("x")}, failed},
 	"cleanup.LeftError":                   {&cleanup.LeftError{}, failed},
-	"cleanup.UnknownPluginError":          {&cleanup.UnknownPluginError{}, failed},
 	"cmd/allocnet.exitError":              {&exitError{code: 7}, outcome{7, 500, 999}},
 	"cniconf.BrokenFile":                  {cniconf.BrokenFile{Err: errors.New("x")}, failed},
 	"cniconf.ErrNoDir":                    {cniconf.ErrNoDir, refused},

@@ -28,7 +28,6 @@ func hash(text string, length int) string {
 
 func (n hashedName) of(o Owner) string { return n.prefix + hash(o.Network+o.ContainerID, n.digits) }
 
-// matches tells whether a name is of the form.
 func (n hashedName) matches(name string) bool {
 	digits, ok := strings.CutPrefix(name, n.prefix)
 	return ok && len(digits) == n.digits && strings.Trim(digits, "0123456789abcdef") == ""
@@ -96,7 +95,6 @@ func (o *Object) chooseNetwork(known []Owner) (network string) {
 	return network
 }
 
-// keyOwner is the owner that a key belongs to.
 type keyOwner struct {
 	Owner
 	ambiguous bool

@@ -5,7 +5,6 @@ package cleanup
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 
 	"github.com/allocnet/allocnet/internal/netns"
@@ -21,18 +20,12 @@ type device struct {
 // deviceOf returns that of an attachment, wherever it is by now.
 func deviceOf(a state.Allocation, attachment state.Attachment, owner Owner) Object {
 	d := &device{netns.Device{Name: attachment.Device, Interface: attachment.Interface, Index: attachment.DeviceIndex, Kind: attachment.DeviceKind}, a}
-	var conf struct{ Plugins []struct{ Device string } }
-	if d.Name == "" && json.Unmarshal(attachment.ConfList, &conf) == nil && len(conf.Plugins) > 0 {
-		d.Name = conf.Plugins[0].Device
+	if confs := pluginConfs(attachment.ConfList); d.Name == "" && len(confs) > 0 {
+		d.Name = confs[0].Device
 	}
-	var result struct {
-		Interfaces []struct{ Name, Mac, Sandbox string }
-	}
-	if json.Unmarshal(attachment.Result, &result) == nil {
-		for _, i := range result.Interfaces {
-			if i.Sandbox != "" && i.Name == attachment.Interface {
-				d.MAC = i.Mac
-			}
+	for _, i := range resultInterfaces(attachment) {
+		if i.Sandbox != "" && i.Name == attachment.Interface {
+			d.MAC = i.Mac
 		}
 	}
 	return Object{Kind: Link, Owner: owner, Where: "device " + cmp.Or(d.Name, d.Interface) + " in " + a.Netns, link: d}

@@ -6,7 +6,6 @@ package cleanup
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,7 +65,6 @@ func (p filePattern) scan(dir string, kind Kind) (found scanResult) {
 	return found
 }
 
-// unchanged tells whether the file has the content with which it was found.
 func (f *file) unchanged() bool {
 	content, err := readSmall(f.path)
 	return err == nil && content == f.content
@@ -94,18 +92,9 @@ func (f *file) remove() error {
 // anywhere, and a pipe keep its reader. The files of plugins are small.
 func readSmall(path string) (string, error) {
 	const limit = 16 << 20
-	file, err := files.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return "", err
+	data, err := files.ReadStart(path, os.O_RDONLY|unix.O_NOFOLLOW, limit+1)
+	if err == nil && len(data) > limit {
+		return "", fmt.Errorf("%s has at least %d bytes, want at most %d", path, len(data), limit)
 	}
-	defer file.Close() //nolint:errcheck // read only
-	info, err := file.Stat()
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > limit {
-		return "", fmt.Errorf("%s has %d bytes, want at most %d", path, info.Size(), limit)
-	}
-	data, err := io.ReadAll(file)
 	return string(data), err
 }

@@ -31,7 +31,6 @@ type host struct {
 	patience time.Duration
 }
 
-// limit returns a context with the host's patience.
 func (h *host) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := cmp.Or(h.patience, time.Minute) // iptables itself waits 30 s for its lock
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s: %w", limit, context.DeadlineExceeded))
@@ -39,7 +38,6 @@ func (h *host) limit(ctx context.Context) (context.Context, context.CancelFunc) 
 
 var thisHost = &host{catalog: catalogue, programs: system{}, kernel: system{}, resolvConfDir: resolvconf.DefaultDir}
 
-// orDefault returns the host, or this one when it is nil.
 func (h *host) orDefault() *host {
 	if h == nil {
 		return thisHost
@@ -47,7 +45,6 @@ func (h *host) orDefault() *host {
 	return h
 }
 
-// programs list and remove rules.
 type programs interface {
 	// installed tells whether there is a program of the name.
 	installed(name string) bool
@@ -69,7 +66,6 @@ type programs interface {
 	removeNFTables(ctx context.Context, t nftTable, objects []Object) error
 }
 
-// kernel has links, UDP flows and namespaces.
 type kernel interface {
 	links(linkType string) ([]string, error)
 	findLink(name, linkType, mac string) (present string, err error)
@@ -82,7 +78,6 @@ type kernel interface {
 	exists(path string) bool
 }
 
-// namespace is an open network namespace.
 type namespace interface {
 	ID() string
 	Inode() uint64

@@ -32,14 +32,8 @@ var backends = []backend{
 // onlyBackends are those of a distribution that has one kind of iptables.
 var onlyBackends = []backend{{"iptables", netfilter.IPv4, false}, {"ip6tables", netfilter.IPv6, false}}
 
-// installedBackends returns the backends that can be listed. Where a
+// divided returns the backends that can be listed, and those whose program is missing. Where a
 // distribution has only one kind of iptables, it has no name of its own.
-func installedBackends(p programs) []backend {
-	present, _ := divided(p)
-	return present
-}
-
-// divided returns the backends that can be listed, and those whose program is missing.
 func divided(p programs) (present, missing []backend) {
 	for _, list := range [][]backend{backends, onlyBackends} {
 		present, missing = nil, nil
@@ -77,7 +71,10 @@ type Listing struct {
 }
 
 // HasIptables is whether a program of iptables is installed.
-func HasIptables() bool { return len(installedBackends(system{})) > 0 }
+func HasIptables() bool {
+	present, _ := divided(system{})
+	return len(present) > 0
+}
 
 // Listings returns the rules of all installed backends. It makes no table that is missing. The
 // error has those that cannot be listed, as far as the table filter is concerned.
@@ -86,7 +83,8 @@ func Listings(ctx context.Context) ([]Listing, error) { return listings(ctx, sys
 func listings(ctx context.Context, p programs) ([]Listing, error) {
 	var all []Listing
 	var errs []error
-	for _, b := range installedBackends(p) {
+	present, _ := divided(p)
+	for _, b := range present {
 		if has, err := b.hasRules(p); err != nil || !has {
 			errs = append(errs, err)
 			continue
@@ -105,7 +103,6 @@ func listings(ctx context.Context, p programs) ([]Listing, error) {
 	return all, errors.Join(errs...)
 }
 
-// scan lists the backend's objects.
 func (b backend) scan(ctx context.Context, h *host, wanted func(chain string) bool) (scanResult, error) {
 	var found scanResult
 	if has, err := b.hasRules(h.programs); err != nil || !has {

@@ -142,7 +142,6 @@ func (w *witness) add(o Object) {
 	w.proofs[id] = w.proofs[id] || o.provesDeath || len(o.Addresses) > 0 || w.records.isOrchestrated(o.Owner)
 }
 
-// of returns the evidence of an allocation.
 func (w *witness) of(id string) evidence {
 	e := evidence{
 		listed: w.live(id), ended: w.records.ended[id], home: w.homes[id], used: w.used(id),

@@ -14,7 +14,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// link is a network device.
 type link struct {
 	name string
 	// kind and mac tell it from another of the same name on the host.
@@ -105,14 +104,19 @@ func (c catalog) kindOf(name string, owner Owner) string {
 	return ""
 }
 
+type resultInterface struct{ Name, Mac, Sandbox string }
+
+// resultInterfaces returns those of the result of an attachment; none without one.
+func resultInterfaces(a state.Attachment) []resultInterface {
+	var result struct{ Interfaces []resultInterface }
+	_ = json.Unmarshal(a.Result, &result)
+	return result.Interfaces
+}
+
 // hostMACs returns the MACs of the links on the host that the result of an attachment has, by their names.
 func hostMACs(a state.Attachment) map[string]string {
-	var result struct {
-		Interfaces []struct{ Name, Mac, Sandbox string }
-	}
-	_ = json.Unmarshal(a.Result, &result) // without a result there is none
 	macs := map[string]string{}
-	for _, i := range result.Interfaces {
+	for _, i := range resultInterfaces(a) {
 		if i.Sandbox == "" {
 			macs[i.Name] = i.Mac
 		}

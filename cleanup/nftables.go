@@ -46,7 +46,6 @@ func (c ownChains) of(owner Owner) (names []string) {
 	return names
 }
 
-// nftRule is a rule in one of the chains.
 type nftRule struct {
 	chain, comment string
 	// handle is not used again, unless the table is made anew.

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -45,7 +44,6 @@ type leak struct {
 	leases []directory
 }
 
-// catalog is a set of plugins.
 type catalog []plugin
 
 func (c catalog) find(name string) (plugin, bool) {
@@ -107,6 +105,8 @@ type pluginConf struct {
 	Type    string `json:"type"`
 	Backend string `json:"backend"`
 	DataDir string `json:"dataDir"`
+	// Device is of the plugin host-device.
+	Device string `json:"device"`
 	// FirewalldZone is of the plugin firewall.
 	FirewalldZone string `json:"firewalldZone"`
 
@@ -129,7 +129,6 @@ func pluginConfs(conflist json.RawMessage) []pluginConf {
 	return c.Plugins
 }
 
-// pluginTypes returns the plugins that an attachment's conflist names.
 func pluginTypes(a state.Attachment) []string {
 	var types []string
 	for _, conf := range pluginConfs(a.ConfList) {
@@ -149,24 +148,13 @@ func (c catalog) movesLink(a state.Attachment) bool {
 	})
 }
 
-// UnknownPluginError is an attachment whose DEL failed and that has a plugin
-// whose leaks are not known.
-type UnknownPluginError struct{ Network, Interface, Plugin string }
-
-func (e *UnknownPluginError) Error() string {
-	return fmt.Sprintf("network %q as %s: only the plugin %s knows what it left, and its DEL failed", e.Network, e.Interface, e.Plugin)
-}
-
-// Kind is that of package errdefs.
-func (*UnknownPluginError) Kind() errdefs.Kind { return errdefs.Failed }
-
 func (c catalog) unknownPlugins(suspects []state.Suspect) error {
 	var errs []error
 	for _, s := range suspects {
 		a := s.Attachment
 		for _, name := range pluginTypes(a) {
 			if s.DelErr != nil && !c.has(name) {
-				errs = append(errs, &UnknownPluginError{a.Network, a.Interface, name})
+				errs = append(errs, fmt.Errorf("network %q as %s: only the plugin %s knows what it left, and its DEL failed", a.Network, a.Interface, name))
 			}
 		}
 	}

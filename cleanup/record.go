@@ -87,8 +87,7 @@ func (c *Collector) scanner(ctx context.Context) (s scanner, recorded []string, 
 		s.confLists = append(s.confLists, network.List.Bytes)
 	}
 	for record, err := range c.Store.List(ctx) {
-		var unreadable *state.UnreadableError
-		if errors.As(err, &unreadable) {
+		if unreadable, ok := errors.AsType[*state.UnreadableError](err); ok {
 			recorded = append(recorded, unreadable.ID)
 			continue
 		}
@@ -134,8 +133,7 @@ func (c *Collector) records(ctx context.Context, before []string) (recordSet, er
 		r.networks[network.Name] = true
 	}
 	for record, err := range c.Store.List(ctx) {
-		var unreadable *state.UnreadableError
-		if errors.As(err, &unreadable) {
+		if unreadable, ok := errors.AsType[*state.UnreadableError](err); ok {
 			r.allocations[unreadable.ID] = recordedAllocation{unknown: unreadable.Error()}
 			continue
 		}

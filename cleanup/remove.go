@@ -75,7 +75,6 @@ func (o Object) isGone() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// removeFile removes a file of an allocation.
 func (o Object) removeFile() error {
 	if o.resolvConf != nil {
 		return o.resolvConf.Remove()

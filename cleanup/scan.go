@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/resolvconf"
 )
 
 // scanner lists what CNI made on the host. The zero value is usable.
@@ -103,7 +105,6 @@ func (s scanner) leaks(ctx context.Context, found *scanResult) map[string]source
 	return sources
 }
 
-// gather lists all sources at once and adds their objects.
 func (f *scanResult) gather(sources map[string]source) error {
 	var group errgroup.Group
 	var mu sync.Mutex
@@ -127,4 +128,17 @@ func (f *scanResult) gather(sources map[string]source) error {
 		f.Problems = append(f.Problems, results[name].Problems...)
 	}
 	return errors.Join(errs...)
+}
+
+// scanResolvConf lists the files that allocnet wrote for network namespaces, which have the
+// IDs of their allocations as names. Files of others are none.
+func scanResolvConf(dir string) (scanResult, error) {
+	var found scanResult
+	files, err := resolvconf.List(dir)
+	for _, f := range files {
+		found.Objects = append(found.Objects, Object{
+			Kind: ResolvConf, Owner: Owner{Allocation: f.Name, ContainerID: f.Name}, Where: f.Path(), provesDeath: true, resolvConf: &f,
+		})
+	}
+	return found, err
 }

@@ -7,6 +7,8 @@ import (
 	"math/big"
 	"net/netip"
 	"slices"
+
+	"github.com/allocnet/allocnet/cluster/ipam"
 )
 
 // AddressRange is a range of host-local. The default start and end are those of the
@@ -50,7 +52,7 @@ func (r AddressRange) Free(leased []netip.Addr) *big.Int {
 	}
 	inside := func(a netip.Addr) bool { return a.BitLen() == first.BitLen() && !a.Less(first) && !last.Less(a) }
 	for _, lease := range leased {
-		if inside(lease) && !inPrefixes(unused, lease) {
+		if inside(lease) && !ipam.AnyContains(unused, lease) {
 			count.Sub(count, big.NewInt(1))
 		}
 	}

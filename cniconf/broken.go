@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/containernetworking/cni/pkg/utils"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
@@ -63,9 +63,6 @@ func asBroken(path string, err error) BrokenFile {
 	}
 	return broken
 }
-
-// mayBe tells whether the file may be that of the network.
-func (b BrokenFile) mayBe(network string) bool { return b.Network == "" || b.keeps(network) }
 
 // keeps tells whether the file keeps the name of the network: it may have rules for it,
 // even if the text ends before them.
@@ -122,21 +119,9 @@ func namesIn(data []byte) (names []string) {
 // readFile reads a regular file of a sensible size. Of a larger one it returns the start,
 // and an error.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("not a regular file")
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(file, maxFile))
-	if err == nil && info.Size() > maxFile {
-		err = fmt.Errorf("file has %d bytes, want at most %d", info.Size(), maxFile)
+	data, err := files.ReadStart(path, os.O_RDONLY, maxFile+1)
+	if err == nil && len(data) > maxFile {
+		return data[:maxFile], fmt.Errorf("file has at least %d bytes, want at most %d", len(data), maxFile)
 	}
 	return data, err
 }

@@ -117,7 +117,7 @@ func (c *Catalog) add(path string, earlierDirs int) {
 		return
 	}
 	for i, b := range c.Broken {
-		if i < earlierDirs && b.mayBe(network.Name) || b.keeps(network.Name) {
+		if i < earlierDirs && b.Network == "" || b.keeps(network.Name) {
 			err := fmt.Errorf("network %q may be that of the broken file %s, which comes first: correct or remove that file", network.Name, b.Path)
 			c.Broken = append(c.Broken, BrokenFile{Path: path, Network: network.Name, Err: err})
 			return

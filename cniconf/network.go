@@ -176,7 +176,7 @@ func parse(data []byte) (*libcni.NetworkConfigList, error) {
 	}
 	list, err := libcni.NetworkConfFromBytes(data)
 	if err != nil {
-		return nil, plain(err)
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "error parsing configuration list: "))
 	}
 	return list, validate(list)
 }
@@ -196,11 +196,6 @@ func listOfOne(conf map[string]json.RawMessage) ([]byte, error) {
 	}
 	list["loadOnlyInlinedPlugins"] = true
 	return json.Marshal(list)
-}
-
-// plain removes the prefix of libcni's errors.
-func plain(err error) error {
-	return errors.New(strings.TrimPrefix(err.Error(), "error parsing configuration list: "))
 }
 
 func validate(list *libcni.NetworkConfigList) error {

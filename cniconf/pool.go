@@ -47,7 +47,6 @@ func (n *Network) Pools() []Pool {
 	return pools
 }
 
-// poolOf returns the pool of one plugin.
 func (n *Network) poolOf(p Plugin) (Pool, bool) {
 	switch p.ipamType {
 	case "host-local":
@@ -58,7 +57,6 @@ func (n *Network) poolOf(p Plugin) (Pool, bool) {
 	return Pool{}, false
 }
 
-// localPool returns the pool of host-local for a network.
 func localPool(config []byte, network string) (Pool, bool) {
 	var conf struct {
 		DataDir string           `json:"dataDir"`
@@ -75,7 +73,6 @@ func localPool(config []byte, network string) (Pool, bool) {
 	return Pool{Sets: sets, Leases: filepath.Join(cmp.Or(conf.DataDir, defaultLeaseDir), network)}, true
 }
 
-// sharedPool returns the pool of allocnet-ipam.
 func sharedPool(config []byte) (Pool, bool) {
 	conf, err := ipam.Parse(config)
 	if err != nil {
@@ -155,7 +152,7 @@ func (p Pool) bitsOf(set int, address netip.Addr) int {
 // setOf returns the range set that an address can be requested from; -1 if there is none.
 func (p Pool) setOf(address netip.Addr) int {
 	if p.Shared != nil {
-		if !inPrefixes(p.Shared.Reserved, address) {
+		if !ipam.AnyContains(p.Shared.Reserved, address) {
 			return -1
 		}
 		return slices.Index(p.Shared.Families(), ipam.FamilyOf(address))
@@ -163,10 +160,6 @@ func (p Pool) setOf(address netip.Addr) int {
 	return slices.IndexFunc(p.Sets, func(set []AddressRange) bool {
 		return slices.ContainsFunc(set, func(r AddressRange) bool { return r.contains(address) })
 	})
-}
-
-func inPrefixes(prefixes []netip.Prefix, address netip.Addr) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // refuseAddress is the error of a requested address that the IPAM plugin would refuse.

@@ -191,7 +191,7 @@ func TestDetachOne(t *testing.T) {
 		"the primary":           {"own", "eth0", new(*RequestError)},
 		"none":                  {"own", "net9", new(*NotAttachedError)},
 		"of what is not known":  {"other", "net1", nil},
-		"of an ID that is none": {"a/b", "net1", new(*state.InvalidIDError)},
+		"of an ID that is none": {"a/b", "net1", new(interface{ Kind() errdefs.Kind })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := killable{find: inTurn(setup(ownRequest), extend(extendRequest))}.world(t, i)

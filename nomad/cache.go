@@ -73,15 +73,7 @@ func (c networkCache) store(id string, j job) error {
 	if j.Networks == nil {
 		j.Networks = []selection.Element{}
 	}
-	data, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return err
-	}
-	// Not durable: load detects a truncated file.
-	return files.Replace(c.path(id), data, files.Options{Unlocked: true})
+	return files.ReplaceJSON(c.path(id), j, files.Options{Unlocked: true}) // not durable: load detects a truncated file
 }
 
 func (c networkCache) remove(id string) error {

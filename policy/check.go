@@ -134,7 +134,7 @@ func (a Attachment) checkHostPorts(host Source) error {
 		if slices.ContainsFunc(allowed, func(r PortRange) bool { return r.contains(port) }) {
 			continue
 		}
-		return a.denied("hostPorts", file, fmt.Sprintf("a job may not choose host port %d, where the rule allows %s: let the scheduler assign a port, and name it in \"ports\"", port, listRanges(allowed)))
+		return a.denied("hostPorts", file, fmt.Sprintf("a job may not choose host port %d, where the rule allows %s: let the scheduler assign a port, and name it in \"ports\"", port, listOf(allowed)))
 	}
 	return nil
 }

@@ -35,11 +35,3 @@ func (r PortRange) String() string {
 }
 
 func (r PortRange) contains(port int) bool { return r.First <= port && port <= r.Last }
-
-func listRanges(ranges []PortRange) string {
-	var texts []string
-	for _, r := range ranges {
-		texts = append(texts, r.String())
-	}
-	return list(texts)
-}

@@ -100,7 +100,7 @@ func (r Rules) Describe() string {
 		parts = append(parts, "no static IPs")
 	}
 	if r.StaticIPs != nil && r.StaticIPs.Ranges != nil {
-		parts = append(parts, "static IPs "+listAddresses(r.StaticIPs.Ranges))
+		parts = append(parts, "static IPs "+listOf(r.StaticIPs.Ranges))
 	}
 	if r.StaticMAC != nil && !*r.StaticMAC {
 		parts = append(parts, "no static MAC")
@@ -109,7 +109,7 @@ func (r Rules) Describe() string {
 		parts = append(parts, "no own MTU")
 	}
 	if len(r.HostPorts) > 0 {
-		parts = append(parts, "host ports "+listRanges(r.HostPorts))
+		parts = append(parts, "host ports "+listOf(r.HostPorts))
 	}
 	if len(parts) == 0 {
 		return "unrestricted"
@@ -122,4 +122,12 @@ func list(patterns []string) string {
 		return "none"
 	}
 	return strings.Join(patterns, ",")
+}
+
+func listOf[T fmt.Stringer](items []T) string {
+	var texts []string
+	for _, item := range items {
+		texts = append(texts, item.String())
+	}
+	return list(texts)
 }

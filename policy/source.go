@@ -111,7 +111,6 @@ func refuseMisplaced(n *cniconf.Network) error {
 	return nil
 }
 
-// parse reads rules.
 func parse(t strictjson.Text) (Source, error) {
 	s := Source{File: t.Path}
 	members, err := t.Members()

@@ -85,14 +85,6 @@ func (r AddressRange) contains(a netip.Addr) bool {
 
 func (r AddressRange) String() string { return fmt.Sprintf("%s-%s/%d", r.First, r.Last, r.Bits) }
 
-func listAddresses(ranges []AddressRange) string {
-	var texts []string
-	for _, r := range ranges {
-		texts = append(texts, r.String())
-	}
-	return list(texts)
-}
-
 // checkAddresses denies addresses that the rules do not name. Ranges of the network's IPAM plugin
 // name them, too, and are checked with its leases.
 func (a Attachment) checkAddresses(host Source) error {
@@ -110,7 +102,7 @@ func (a Attachment) checkAddresses(host Source) error {
 			allowed = allowed || r.contains(address.Addr()) && fits
 		}
 		if !allowed {
-			return a.denied("staticIPs", file, fmt.Sprintf("a job may not choose the address %s, where the rule allows %s", textOf(address), listAddresses(rule.Ranges)))
+			return a.denied("staticIPs", file, fmt.Sprintf("a job may not choose the address %s, where the rule allows %s", textOf(address), listOf(rule.Ranges)))
 		}
 	}
 	return nil

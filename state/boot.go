@@ -36,9 +36,5 @@ func (s *Store) SetCleanedBoot(boot string) error {
 
 // LockCleaning is held by the process that removes what earlier boots left.
 func (s *Store) LockCleaning(ctx context.Context) (unlock func(), err error) {
-	dir, err := lockDir(ctx, s.dir, unix.LOCK_EX)
-	if err != nil {
-		return nil, err
-	}
-	return func() { files.CloseLocked(dir) }, nil
+	return files.LockDir(ctx, s.dir, unix.LOCK_EX)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 func TestCleanedBoot(t *testing.T) {
@@ -80,14 +82,14 @@ func TestLocksOfAStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			dir := filepath.Join(s.dir, test.dir)
-			held, err := lockDir(t.Context(), dir, unix.LOCK_EX)
+			held, err := files.LockDir(t.Context(), dir, unix.LOCK_EX)
 			must(t, err)
 			ended, stop := context.WithCancel(t.Context())
 			stop()
 			if _, err := test.lock(s, ended); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrLocked) {
 				t.Errorf("another has it: %v", err)
 			}
-			must(t, held.Close())
+			held()
 			unlock, err := test.lock(s, t.Context())
 			must(t, err)
 			unlock()

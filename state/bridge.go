@@ -23,11 +23,7 @@ const bridgeLock = "bridges"
 // LockBridges is held while settings of a bridge are read and set: the MTU is set through another
 // value, and a plugin changes accept_ra, which no other call may take for the bridge's own.
 func (s *Store) LockBridges(ctx context.Context) (unlock func(), err error) {
-	dir, err := lockDir(ctx, filepath.Join(s.dir, bridgeLock), unix.LOCK_EX)
-	if err != nil {
-		return nil, err
-	}
-	return func() { files.CloseLocked(dir) }, nil
+	return files.LockDir(ctx, filepath.Join(s.dir, bridgeLock), unix.LOCK_EX)
 }
 
 // SetAcceptRA records the accept_ra of a bridge before a plugin changes it, after the ID of this boot; empty: it is restored. It

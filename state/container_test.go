@@ -4,9 +4,10 @@
 package state
 
 import (
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 func TestContainerID(t *testing.T) {
@@ -55,9 +56,8 @@ func FuzzContainerID(f *testing.F) {
 
 func TestInvalidContainerIDs(t *testing.T) {
 	for _, id := range []string{"", ".allocnet.net1", "a.allocnet.b.allocnet.c", "a/b", "a.allocnet." + strings.Repeat("n", 128)} {
-		var invalid *InvalidIDError
-		if err := ValidateContainerID(id); !errors.As(err, &invalid) {
-			t.Errorf("%q: %v, want *InvalidIDError", id, err)
+		if err := ValidateContainerID(id); errdefs.Of(err) != errdefs.Refused {
+			t.Errorf("%q: %v, want it refused", id, err)
 		}
 	}
 }

@@ -58,26 +58,10 @@ func (s *Store) AttachmentWaits() bool {
 // otherwise shared locks could starve an exclusive one. The locks are on directories,
 // which are never removed.
 func (s *Store) lockHost(ctx context.Context, how int) (release func(), err error) {
-	turnstile, err := lockDir(ctx, s.allocations(), how)
+	leave, err := files.LockDir(ctx, s.allocations(), how)
 	if err != nil {
 		return nil, err
 	}
-	defer files.CloseLocked(turnstile)
-	lock, err := lockDir(ctx, filepath.Join(s.dir, "locks"), how)
-	if err != nil {
-		return nil, err
-	}
-	return func() { files.CloseLocked(lock) }, nil
-}
-
-func lockDir(ctx context.Context, path string, how int) (*os.File, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := files.Lock(ctx, dir, how); err != nil {
-		_ = dir.Close() // read only
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return dir, nil
+	defer leave()
+	return files.LockDir(ctx, filepath.Join(s.dir, "locks"), how)
 }

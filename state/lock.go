@@ -152,7 +152,7 @@ func (s *Store) lockFile(ctx context.Context, path string) (file *os.File, left 
 			_ = file.Close() // never written
 			return nil, false, err
 		}
-		if current, err := stillAt(file, path); current || err != nil {
+		if current, err := files.IsAt(file, path); current || err != nil {
 			return file, left, err
 		}
 		_ = file.Close() // it was removed while we waited
@@ -166,18 +166,6 @@ func (s *Store) openLock(path string) (file *os.File, left bool, err error) {
 	}
 	file, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	return file, true, err
-}
-
-func stillAt(file *os.File, path string) (bool, error) {
-	locked, err := file.Stat()
-	if err != nil {
-		return false, err
-	}
-	present, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(locked, present), err
 }
 
 // File is the lock itself, for a program to inherit; nil after Unlock. The allocation stays locked,

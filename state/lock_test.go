@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 func TestLocksExcludeProcesses(t *testing.T) {
@@ -197,41 +199,13 @@ func TestHold(t *testing.T) {
 		t.Errorf("without a record: %v", err)
 	}
 	begun(t, l)
-	waiting, err := lockDir(t.Context(), l.dir(), unix.LOCK_EX)
+	waiting, err := files.LockDir(t.Context(), l.dir(), unix.LOCK_EX)
 	must(t, err)
 	if _, err := l.Hold(); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), l.dir()) {
 		t.Errorf("while another has it: %v", err)
 	}
-	must(t, waiting.Close())
+	waiting()
 	hold, err := l.Hold()
 	must(t, err)
 	must(t, hold.Close())
-}
-
-// TestLockedAgain: a lock file that is replaced while it is waited for is no lock.
-func TestLockedAgain(t *testing.T) {
-	s := open(t)
-	file, left, err := s.lockFile(t.Context(), s.lockPath("a"))
-	if err != nil || left {
-		t.Fatalf("left %t, %v", left, err)
-	}
-	defer file.Close()
-	for _, step := range []struct {
-		name   string
-		change func() error
-		want   bool
-	}{
-		{"as it was", func() error { return nil }, true},
-		{"removed", func() error { return os.Remove(file.Name()) }, false},
-		{"replaced", func() error { return os.WriteFile(file.Name(), nil, 0o600) }, false},
-	} {
-		must(t, step.change())
-		if current, err := stillAt(file, file.Name()); err != nil || current != step.want {
-			t.Errorf("%s: %t, %v", step.name, current, err)
-		}
-	}
-	must(t, file.Close())
-	if _, err := stillAt(file, file.Name()); err == nil {
-		t.Error("a closed file is a lock")
-	}
 }

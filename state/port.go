@@ -25,11 +25,7 @@ func (s *Store) LockPorts(ctx context.Context, choosing bool) (unlock func(), er
 	if choosing {
 		how = unix.LOCK_EX
 	}
-	dir, err := lockDir(ctx, filepath.Join(s.dir, portMarks), how)
-	if err != nil {
-		return nil, err
-	}
-	return func() { files.CloseLocked(dir) }, nil
+	return files.LockDir(ctx, filepath.Join(s.dir, portMarks), how)
 }
 
 // ListChosen is List for the allocations that may have ports in ChosenPorts.

@@ -264,15 +264,9 @@ func (e *UnreadableError) Unwrap() error { return e.Err }
 // Kind is that of package errdefs.
 func (*UnreadableError) Kind() errdefs.Kind { return errdefs.Failed }
 
-// InvalidIDError is an allocation ID that is refused.
-type InvalidIDError struct{ ID, Reason string }
-
-func (e *InvalidIDError) Error() string {
-	return fmt.Sprintf("allocation ID %q: %s", e.ID, e.Reason)
+func invalidID(id, reason string) error {
+	return errdefs.As(errdefs.Refused, fmt.Errorf("allocation ID %q: %s", id, reason))
 }
-
-// Kind is that of package errdefs.
-func (*InvalidIDError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // AmbiguousIDError is a prefix of the IDs of several allocations.
 type AmbiguousIDError struct {
@@ -309,7 +303,7 @@ func hasIDForm(text string) bool {
 // of a comment in nftables. It must not have the form of an attachment's container ID.
 func ValidateID(id string) error {
 	if strings.Contains(id, separator) {
-		return &InvalidIDError{id, "contains \"" + separator + "\", which only container IDs of attachments have: want the part before it, or another ID"}
+		return invalidID(id, "contains \""+separator+"\", which only container IDs of attachments have: want the part before it, or another ID")
 	}
 	return validateForm(id)
 }
@@ -328,11 +322,11 @@ func IsNomadID(id string) bool {
 func validateForm(id string) error {
 	switch {
 	case id == "":
-		return &InvalidIDError{id, "is empty"}
+		return invalidID(id, "is empty")
 	case len(id) > 128:
-		return &InvalidIDError{id, fmt.Sprintf("has %d bytes, want at most 128", len(id))}
+		return invalidID(id, fmt.Sprintf("has %d bytes, want at most 128", len(id)))
 	case !hasIDForm(id):
-		return &InvalidIDError{id, "want letters, digits, '_', '.' and '-', beginning with a letter or digit"}
+		return invalidID(id, "want letters, digits, '_', '.' and '-', beginning with a letter or digit")
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 func TestList(t *testing.T) {
@@ -50,8 +52,7 @@ func TestResolve(t *testing.T) {
 	if _, err := s.Resolve("x"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("none: %v", err)
 	}
-	var invalid *InvalidIDError
-	if _, err := s.Resolve(""); !errors.As(err, &invalid) {
+	if _, err := s.Resolve(""); errdefs.Of(err) != errdefs.Refused {
 		t.Errorf("empty: %v", err)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// allocation is the part of an allocation that is needed.
 type allocation struct {
 	ID, Name, Namespace, ClientStatus string
 	ModifyTime                        int64

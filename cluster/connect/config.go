@@ -98,7 +98,6 @@ func (b *IPAMBlock) Read(v *hclfile.Values) *IPAM {
 	return i
 }
 
-// blocks are those of a configuration.
 type blocks struct {
 	// Nomad and IPAM are nil if they are missing.
 	Nomad *Nomad

@@ -108,12 +108,9 @@ func (c *Connection) prepareLocked() error {
 		}
 	}
 	if !b.hasStore() {
-		c.store, c.node = filestore.New(filepath.Join(c.dir(), "store")), noNode
+		c.store, c.node = filestore.New(filepath.Join(c.dir(), "store")), func(context.Context) (node, error) { return node{}, nil }
 		return nil
 	}
 	c.store, c.node = nomadstore.New(c.nomad, b.IPAM.Namespace), (&nodeCache{c.dir(), cmp.Or(b.Nomad, &Nomad{}).NodeID, c.nomad}).node
 	return nil
 }
-
-// noNode is the node of a host whose store is its own.
-func noNode(context.Context) (node, error) { return node{}, nil }

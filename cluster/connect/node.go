@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/internal/files"
 )
 
-// node is this host's in Nomad.
 type node struct {
 	// Address is that of the Nomad agent that was asked, and Asked is when.
 	Address string    `json:"address"`
@@ -37,7 +36,6 @@ const (
 	asking = 2 * time.Second
 )
 
-// nodeCache keeps the node in a file.
 type nodeCache struct {
 	dir string
 	// configured is the node's ID. Empty: the agent is asked.
@@ -75,17 +73,7 @@ func (c *nodeCache) read() (node, bool) {
 }
 
 func (c *nodeCache) write(n node) error {
-	data, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	return files.Replace(c.path(), data, files.Options{Unlocked: true})
-}
-
-// self is the part of the agent's answer that is needed.
-type self struct {
-	Config struct{ NodeName, Region string }
-	Stats  map[string]map[string]string
+	return files.ReplaceJSON(c.path(), n, files.Options{Unlocked: true})
 }
 
 // mostBytes of an answer are read.
@@ -98,7 +86,10 @@ func (c *nodeCache) ask(ctx context.Context) (node, error) {
 	if err != nil {
 		return node{}, storeError(err)
 	}
-	var s self
+	var s struct {
+		Config struct{ NodeName, Region string }
+		Stats  map[string]map[string]string
+	}
 	if err := json.Unmarshal(answer.Body, &s); err != nil {
 		return node{}, fmt.Errorf("nomad at %s: GET /v1/agent/self: %w", c.client.Address(), err)
 	}

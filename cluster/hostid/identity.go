@@ -41,11 +41,6 @@ const fileName = "instance"
 // milliseconds to make the file.
 const locking = 2 * time.Second
 
-// isInstance tells whether a text is 32 hexadecimal digits.
-func isInstance(text string) bool {
-	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
-}
-
 // Read returns who the host is. What has no file is empty.
 func Read(dir string) (Identity, error) {
 	id, err := readHost()
@@ -70,16 +65,13 @@ func Make(dir string) (Identity, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return id, err
 	}
-	lock, err := os.Open(dir)
-	if err != nil {
-		return id, err
-	}
-	defer files.CloseLocked(lock)
 	ctx, stop := context.WithTimeoutCause(context.Background(), locking, fmt.Errorf("another process has it for more than %s", locking))
 	defer stop()
-	if err := files.Lock(ctx, lock, unix.LOCK_EX); err != nil {
-		return id, errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: lock %s: %w", ipam.ErrUnavailable, dir, err))
+	unlock, err := files.LockDir(ctx, dir, unix.LOCK_EX)
+	if err != nil {
+		return id, errdefs.As(errdefs.Unavailable, fmt.Errorf("%w: %w", ipam.ErrUnavailable, err))
 	}
+	defer unlock()
 	if err := id.readInstance(dir); !errors.Is(err, fs.ErrNotExist) {
 		return id, err // another process has made it
 	}
@@ -116,7 +108,7 @@ func (id *Identity) readInstance(dir string) error {
 		return err
 	}
 	instance, birth, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
-	if !isInstance(instance) {
+	if !ipam.IsInstance(instance) {
 		return fmt.Errorf("%s: %.40q: want 32 hexadecimal digits; restore the file, or remove it if no allocation on this host has an address of a pool", path, instance)
 	}
 	id.Instance, id.Born = instance, id.MachineID != "" && birth == id.birth()

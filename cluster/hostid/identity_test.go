@@ -38,7 +38,7 @@ func TestMake(t *testing.T) {
 	group.Wait()
 	later, err := Read(dir)
 	for _, id := range append(ids, later) {
-		if id != ids[0] || !isInstance(id.Instance) || err != nil {
+		if id != ids[0] || !ipam.IsInstance(id.Instance) || err != nil {
 			t.Errorf("identities %+v, %v, want one of 32 hexadecimal digits", ids, err)
 		}
 	}

@@ -126,12 +126,10 @@ func (c *Config) Assign(a netip.Addr) (Assigned, error) {
 	return Assigned{Address: netip.PrefixFrom(a, r.Subnet.Bits()), Gateway: r.Gateway}, nil
 }
 
-// has is whether an address is between start and end.
 func (r *Range) has(a netip.Addr) bool {
 	return a.BitLen() == r.Start.BitLen() && !a.Less(r.Start) && !r.End.Less(a)
 }
 
-// overlaps is whether a prefix has an address between start and end.
 func (r *Range) overlaps(p netip.Prefix) bool {
 	_, found := intersect(p, r.Start, r.End)
 	return found

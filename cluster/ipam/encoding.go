@@ -52,7 +52,6 @@ func checksum(data []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// decode reads the content of an entry.
 func decode(data []byte, to any) error {
 	if len(data) > MaxContent {
 		return fmt.Errorf("the content has %d bytes: want at most %d", len(data), MaxContent)
@@ -147,7 +146,7 @@ func DecodeNode(data []byte) (NodeContent, error) {
 
 // validate checks what owns blocks.
 func (h Host) validate() error {
-	if !isInstance(h.Instance) {
+	if !IsInstance(h.Instance) {
 		return fmt.Errorf("the content has the instance %.64q: want 32 hexadecimal digits", h.Instance)
 	}
 	return nil

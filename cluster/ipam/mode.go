@@ -4,6 +4,7 @@
 package ipam
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net/netip"
@@ -53,8 +54,8 @@ func (m Mode) String() string {
 	return string(m)
 }
 
-// hasVXLAN is whether hosts of the pool have a VXLAN device.
-func (m Mode) hasVXLAN() bool { return m == ModeVXLAN || m == ModeAuto }
+// HasVXLAN is whether hosts of the pool have a VXLAN device.
+func (m Mode) HasVXLAN() bool { return m == ModeVXLAN || m == ModeAuto }
 
 func parseMode(text string) Mode {
 	if text == flatText {
@@ -81,18 +82,18 @@ func (c *Config) validateMode() error {
 	switch {
 	case !slices.Contains(modes, c.Mode):
 		return invalid("mode", string(c.Mode), "want one of flat, routed, vxlan and auto")
-	case !c.Mode.hasVXLAN() && c.VXLAN != VXLAN{}:
+	case !c.Mode.HasVXLAN() && c.VXLAN != VXLAN{}:
 		return invalid("vxlan", fmt.Sprintf("%+v", c.VXLAN), "want it with the mode vxlan or auto only; the mode is %s", c.Mode)
 	case c.Mode == ModeFlat:
 		return nil
 	case c.Probe != "":
 		return invalid("probe", c.Probe, "want none with the mode %s: the hosts have no link in common", c.Mode)
 	case len(c.Reserved) > 0:
-		return invalid("reserved", prefixList(c.Reserved), "want none with the mode %s: other hosts have routes to blocks only", c.Mode)
+		return invalid("reserved", strings.Trim(fmt.Sprint(c.Reserved), "[]"), "want none with the mode %s: other hosts have routes to blocks only", c.Mode)
 	case c.Sticky:
 		return invalid("sticky", c.Sticky, "want false with the mode %s, which has no reserved addresses", c.Mode)
 	}
-	if err := c.validateRouted(); err != nil || !c.Mode.hasVXLAN() {
+	if err := c.validateRouted(); err != nil || !c.Mode.HasVXLAN() {
 		return err
 	}
 	return c.validateVXLAN()
@@ -150,12 +151,7 @@ func (r *Range) hostHas(a netip.Addr) bool {
 
 // validateVXLAN sets what is missing.
 func (c *Config) validateVXLAN() error {
-	if c.VXLAN.ID == 0 {
-		c.VXLAN.ID = vxlanID(c.Pool)
-	}
-	if c.VXLAN.Port == 0 {
-		c.VXLAN.Port = defaultVXLANPort
-	}
+	c.VXLAN.ID, c.VXLAN.Port = cmp.Or(c.VXLAN.ID, vxlanID(c.Pool)), cmp.Or(c.VXLAN.Port, defaultVXLANPort)
 	switch {
 	case c.VXLAN.ID < 1 || c.VXLAN.ID > maxVXLANID:
 		return invalid("vxlan.id", c.VXLAN.ID, "want 1 to %d, or none for one derived from the pool's name", maxVXLANID)
@@ -170,12 +166,4 @@ func vxlanID(pool string) int {
 	sum := sha256.Sum256([]byte(pool))
 	id := int(sum[0])<<16 | int(sum[1])<<8 | int(sum[2])
 	return max(id, 1)
-}
-
-func prefixList(all []netip.Prefix) string {
-	texts := make([]string, 0, len(all))
-	for _, p := range all {
-		texts = append(texts, p.String())
-	}
-	return strings.Join(texts, " ")
 }

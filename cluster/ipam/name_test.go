@@ -18,7 +18,7 @@ func TestNames(t *testing.T) {
 		valid []string
 	}{
 		"pool":     {isPoolName, `^[a-z0-9][a-z0-9-]{0,62}$`, []string{"a", "0", "vlan100", "a-", strings.Repeat("a", 63)}},
-		"instance": {isInstance, `^[0-9a-f]{32}$`, []string{hex}},
+		"instance": {IsInstance, `^[0-9a-f]{32}$`, []string{hex}},
 	} {
 		form := regexp.MustCompile(test.form)
 		for _, valid := range test.valid {

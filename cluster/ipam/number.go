@@ -18,7 +18,6 @@ func numberOf(a netip.Addr) number {
 	return number{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// addr returns the address of a family.
 func (n number) addr(f Family) netip.Addr {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], n.high)

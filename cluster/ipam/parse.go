@@ -41,16 +41,11 @@ type document struct {
 	MaxReservedPerJob int             `json:"maxReservedPerJob"`
 	MaxBlocks         int             `json:"maxBlocks"`
 	Mode              string          `json:"mode"`
-	VXLAN             vxlanDocument   `json:"vxlan"`
+	VXLAN             VXLAN           `json:"vxlan"`
 	DataDir           string          `json:"dataDir"`
 	StateDir          string          `json:"stateDir"`
 	RunDir            string          `json:"runDir"`
 	ConfigDir         string          `json:"configDir"`
-}
-
-type vxlanDocument struct {
-	ID   int `json:"id"`
-	Port int `json:"port"`
 }
 
 type rangeDocument struct {
@@ -70,7 +65,7 @@ func Parse(config []byte) (*Config, error) {
 	}
 	c := &Config{
 		Pool: d.Pool, Probe: d.Probe, Sticky: d.Sticky, MaxReservedPerJob: d.MaxReservedPerJob, MaxBlocks: d.MaxBlocks,
-		VXLAN: VXLAN(d.VXLAN), Routes: d.Routes, DNS: d.DNS, DataDir: d.DataDir, StateDir: d.StateDir, RunDir: runDir(d.RunDir, d.StateDir), ConfigDir: d.ConfigDir,
+		VXLAN: d.VXLAN, Routes: d.Routes, DNS: d.DNS, DataDir: d.DataDir, StateDir: d.StateDir, RunDir: runDir(d.RunDir, d.StateDir), ConfigDir: d.ConfigDir,
 	}
 	if err := c.parse(&d); err != nil {
 		return nil, err

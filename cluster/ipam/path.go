@@ -75,7 +75,8 @@ type Path struct {
 	Instance string
 }
 
-func isInstance(text string) bool {
+// IsInstance tells whether a text is 32 hexadecimal digits, as the name of an instance.
+func IsInstance(text string) bool {
 	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
@@ -84,7 +85,7 @@ func ParsePath(path string) (p Path, err error) {
 	bad := fmt.Errorf("%q is no path of a pool: want %sPOOL/pool, /b/BLOCK or /a/ADDRESS, or %snodes/INSTANCE", path, Prefix, Prefix)
 	rest, ok := strings.CutPrefix(path, Prefix)
 	pool, rest, _ := strings.Cut(rest, "/")
-	if ok && pool == nodesName && isInstance(rest) {
+	if ok && pool == nodesName && IsInstance(rest) {
 		return Path{Instance: rest}, nil
 	}
 	if !ok || pool == nodesName || !isPoolName(pool) {

@@ -27,8 +27,11 @@ func (c *Config) Usable(a netip.Addr) bool {
 // IsReserved is whether an address may be given out as a reserved one.
 func (c *Config) IsReserved(a netip.Addr) bool { return c.inReserved(a) && !c.forbidden(a) }
 
-func (c *Config) inReserved(a netip.Addr) bool {
-	return slices.ContainsFunc(c.Reserved, func(p netip.Prefix) bool { return p.Contains(a) })
+func (c *Config) inReserved(a netip.Addr) bool { return AnyContains(c.Reserved, a) }
+
+// AnyContains tells whether one of the prefixes has an address.
+func AnyContains(prefixes []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // forbidden is whether an address is never given out.
@@ -36,7 +39,7 @@ func (c *Config) forbidden(a netip.Addr) bool {
 	return slices.ContainsFunc(c.Ranges, func(r Range) bool {
 		first, last := r.bounds()
 		outside := r.Subnet.Contains(a) && (a.Less(first) || last.Less(a))
-		return outside || a == r.Gateway || slices.ContainsFunc(r.Exclude, func(p netip.Prefix) bool { return p.Contains(a) })
+		return outside || a == r.Gateway || AnyContains(r.Exclude, a)
 	})
 }
 
@@ -62,10 +65,8 @@ func (c *Config) Capacity(b Block) int {
 	return count
 }
 
-// span are the offsets from first to last of a block.
 type span struct{ first, last int }
 
-// spans returns the usable addresses of a block, in order.
 func (c *Config) spans(b Block) []span {
 	var all []span
 	for i := range c.Ranges {

@@ -65,7 +65,6 @@ type keeper struct {
 	lost []netip.Addr
 }
 
-// start keeps the pool until ctx ends.
 func (k *keeper) start(ctx context.Context) {
 	ctx, k.stop = context.WithCancel(ctx)
 	k.stopped = make(chan struct{})
@@ -139,7 +138,6 @@ func (k *keeper) maintain(ctx context.Context) error {
 	return err
 }
 
-// adopt tells whether there is more to adopt soon.
 func (k *keeper) adopt(ctx context.Context) (bool, error) {
 	blocks, addresses, err := k.pool.Adopt(ctx, k.inUse)
 	k.tell("adopted what an earlier state directory of this host had", blocks, addresses)
@@ -171,7 +169,6 @@ func (k *keeper) end() {
 	<-k.stopped
 }
 
-// status returns what the host has of the pool, and what is wrong with it.
 func (k *keeper) status(ctx context.Context, now time.Time) Status {
 	ctx, stop := context.WithTimeout(ctx, usageLimit)
 	defer stop()

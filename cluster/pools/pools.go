@@ -174,7 +174,6 @@ func (p *Pools) keep(ctx context.Context, c *ipam.Config) error {
 	return nil
 }
 
-// reporter returns that of a pool.
 func (p *Pools) reporter(name string) *reporter {
 	if p.reporters[name] == nil {
 		p.reporters[name] = newReporter(func(problem Problem, ended bool) { p.config.Problem(name, problem, ended) })
@@ -182,7 +181,6 @@ func (p *Pools) reporter(name string) *reporter {
 	return p.reporters[name]
 }
 
-// remove takes keepers out of the map.
 func (p *Pools) remove(which func(string, *keeper) bool) []*keeper {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// step is work that is repeated for a pool.
 type step struct {
 	name string
 	// pause is the time between the end of one run and the next.

@@ -22,7 +22,6 @@ type Observer interface {
 	Claim(pool, outcome string)
 }
 
-// code returns the code of the error of a store.
 func code(err error) string {
 	if err == nil {
 		return "done"
@@ -49,7 +48,6 @@ func Observe(s ipam.Store, pool string, o Observer) ipam.Store {
 	return observedStore{s, pool, o}
 }
 
-// observedStore reports each request to an observer.
 type observedStore struct {
 	ipam.Store
 	pool     string
@@ -64,34 +62,28 @@ func (s observedStore) Stale() ipam.Store {
 // Private tells whether no other machine uses the store; see ipam.IsPrivate.
 func (s observedStore) Private() bool { return ipam.IsPrivate(s.Store) }
 
-func (s observedStore) observe(operation string, began time.Time, err error) {
+func observed[T any](s observedStore, operation string, do func() (T, error)) (T, error) {
+	began := time.Now()
+	value, err := do()
 	s.observer.StoreCall(operation, code(err), time.Since(began))
+	return value, err
 }
 
 func (s observedStore) Get(ctx context.Context, path string) (ipam.Entry, error) {
-	began := time.Now()
-	e, err := s.Store.Get(ctx, path)
-	s.observe("get", began, err)
-	return e, err
+	return observed(s, "get", func() (ipam.Entry, error) { return s.Store.Get(ctx, path) })
 }
 
-// List does not report the duration of a request that waits for a change: it says nothing of
-// the store.
+// List has an operation of its own for a request that waits for a change: its duration says nothing of the store.
 func (s observedStore) List(ctx context.Context, prefix string, after uint64) (ipam.Listing, error) {
-	began := time.Now()
-	l, err := s.Store.List(ctx, prefix, after)
 	operation := "list"
 	if after > 0 {
 		operation = "watch"
 	}
-	s.observe(operation, began, err)
-	return l, err
+	return observed(s, operation, func() (ipam.Listing, error) { return s.Store.List(ctx, prefix, after) })
 }
 
 func (s observedStore) Create(ctx context.Context, path string, content []byte) (uint64, error) {
-	began := time.Now()
-	index, err := s.Store.Create(ctx, path, content)
-	s.observe("create", began, err)
+	index, err := observed(s, "create", func() (uint64, error) { return s.Store.Create(ctx, path, content) })
 	if strings.HasPrefix(path, ipam.BlocksPrefix(s.pool)) {
 		s.observer.Claim(s.pool, claimOutcome(err))
 	}
@@ -99,16 +91,11 @@ func (s observedStore) Create(ctx context.Context, path string, content []byte) 
 }
 
 func (s observedStore) Update(ctx context.Context, path string, content []byte, index uint64) (uint64, error) {
-	began := time.Now()
-	index, err := s.Store.Update(ctx, path, content, index)
-	s.observe("update", began, err)
-	return index, err
+	return observed(s, "update", func() (uint64, error) { return s.Store.Update(ctx, path, content, index) })
 }
 
 func (s observedStore) Delete(ctx context.Context, path string, index uint64) error {
-	began := time.Now()
-	err := s.Store.Delete(ctx, path, index)
-	s.observe("delete", began, err)
+	_, err := observed(s, "delete", func() (struct{}, error) { return struct{}{}, s.Store.Delete(ctx, path, index) })
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -86,16 +85,12 @@ const (
 	ethernetMTU = 1500
 )
 
-// hasDevice is whether hosts of the pool have a VXLAN device.
-func (p Pool) hasDevice() bool { return p.Mode == ipam.ModeVXLAN || p.Mode == ipam.ModeAuto }
-
 // needsIPv6 is whether routes have next hops of IPv6 behind the device: to blocks of IPv6, and between hosts
 // with IPv6 addresses.
 func (p Pool) needsIPv6(local netip.Addr) bool {
 	return local.Is6() || slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool { return s.Addr().Is6() })
 }
 
-// device returns the one that the pool should have.
 func (p Pool) device(local netip.Addr, underlayMTU int) device {
 	mac := deviceMAC(local, p.Name)
 	return device{
@@ -110,12 +105,10 @@ func (l *link) isOurs(pool string) bool {
 	return l.kind == "vxlan" && (l.alias == aliasPrefix+pool || l.alias == "" && l.mac == deviceMAC(l.local, pool))
 }
 
-// hasOurAlias is whether an interface is the device of any pool.
 func (l *link) hasOurAlias() bool {
 	return l.kind == "vxlan" && strings.HasPrefix(l.alias, aliasPrefix)
 }
 
-// planDevice returns what makes the device that is wanted.
 func planDevice(s *snapshot, pool string, want device) ([]change, error) {
 	var changes []change
 	for i := range s.links {
@@ -129,18 +122,13 @@ func planDevice(s *snapshot, pool string, want device) ([]change, error) {
 		return append(changes, change{add, want}, change{replace, want}), nil
 	case !have.isOurs(pool):
 		return nil, fmt.Errorf("%w: %s is an interface of the kind %q with the alias %q: remove it, or rename the pool %s", errForeignDevice, want.name, have.kind, have.alias, pool)
-	case have.isOther(want):
+	case have.id != want.id || have.port != want.port || have.local != want.local || have.flooding: // the kernel does not change these
 		return append(changes, change{remove, device{name: want.name}}, change{add, want}, change{replace, want}), nil
 	}
 	if have.device != have.possible(want) {
 		changes = append(changes, change{replace, want})
 	}
 	return changes, nil
-}
-
-// isOther is whether the device differs in what the kernel does not change of one that exists.
-func (l *link) isOther(want device) bool {
-	return l.id != want.id || l.port != want.port || l.local != want.local || l.flooding
 }
 
 // possible is the wanted device as this one can be. Where IPv6 is off it stays so unless it is needed: a host

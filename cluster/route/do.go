@@ -168,7 +168,7 @@ func (s *socket) repairDevice(d device) error {
 	if err != nil {
 		return err
 	}
-	s.indexes[d.name] = l.Attrs().Index
+	s.indexes[d.name], s.names[l.Attrs().Index] = l.Attrs().Index, d.name
 	have := linkOf(l)
 	s.readParameters(&have)
 	d = have.possible(d)

@@ -16,10 +16,6 @@ import (
 )
 
 func (s *socket) listRoutes(to *snapshot, _ string) error {
-	names := map[int]string{}
-	for name, index := range s.indexes {
-		names[index] = name
-	}
 	main := &netlink.Route{Table: unix.RT_TABLE_MAIN}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		list, err := netns.Whole(func() ([]netlink.Route, error) {
@@ -32,7 +28,7 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 			return fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			to.addRoute(r, names)
+			to.addRoute(r, s.names)
 		}
 	}
 	s.present = map[place]entry{}
@@ -71,7 +67,6 @@ func entriesOf(r netlink.Route, names map[int]string) []entry {
 	return all
 }
 
-// entryOf translates a route.
 func entryOf(r netlink.Route, names map[int]string) entry {
 	e := entry{
 		prefix: prefixOf(r), via: addressOf(r.Gw), device: names[r.LinkIndex], metric: r.Priority,

@@ -5,6 +5,7 @@ package route
 
 import (
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -57,8 +58,7 @@ func TestNextHops(t *testing.T) {
 // TestNextHopAdded: another program's next hop is noticed, although the kernel tells our protocol.
 func TestNextHopAdded(t *testing.T) {
 	data := append([]byte{unix.AF_INET6, 122, 0, 0, unix.RT_TABLE_MAIN, Protocol, 0, unix.RTN_UNICAST, 0, 0, 0, 0}, 4, 0, unix.RTA_MULTIPATH, 0)
-	var e event
-	if err := e.readRoute(data); err != nil || e.ours {
-		t.Errorf("%+v, %v", e, err)
+	if e, _ := eventOf(syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: unix.RTM_NEWROUTE}, Data: data}); e.kind != routeEvent || e.ours {
+		t.Errorf("%+v", e)
 	}
 }

@@ -213,17 +213,14 @@ const iifkind = expr.MetaKey(26) // NFT_META_IIFKIND, which package unix lacks
 
 var drop = netfilter.Verdict(expr.VerdictDrop, "")
 
-// compare compares what an expression has loaded.
 func compare(op expr.CmpOp, with []byte) expr.Any {
 	return &expr.Cmp{Op: op, Register: netfilter.Register, Data: with}
 }
 
-// load loads a part of a header.
 func load(of expr.PayloadBase, offset, length int) expr.Any {
 	return &expr.Payload{DestRegister: netfilter.Register, Base: of, Offset: uint32(offset), Len: uint32(length)}
 }
 
-// accept accepts what is for a subnet.
 func accept(subnet netip.Prefix) []expr.Any {
 	network := net.IPNet{IP: subnet.Addr().AsSlice(), Mask: net.CIDRMask(subnet.Bits(), subnet.Addr().BitLen())}
 	return slices.Concat(netfilter.FamilyMatch(network.IP), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictAccept, ""))
@@ -232,7 +229,6 @@ func accept(subnet netip.Prefix) []expr.Any {
 // isToPort is whether a packet is for the UDP port of the VXLAN.
 func (g *guard) isToPort() []expr.Any { return netfilter.PortMatch(unix.IPPROTO_UDP, uint16(g.port)) }
 
-// isFromPort is whether it is from that port.
 func (g *guard) isFromPort() []expr.Any {
 	match := g.isToPort()
 	match[2] = load(expr.PayloadBaseTransportHeader, 0, 2) // in place of the destination's
@@ -252,12 +248,10 @@ func masked(mask, others uint32) []expr.Any {
 	}
 }
 
-// setBit gives a bit of the priority a value.
 func setBit(bit, value uint32) []expr.Any {
 	return append(masked(^bit, value), &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register})
 }
 
-// isBitUnset is whether a bit of the priority is not set.
 func isBitUnset(bit uint32) []expr.Any {
 	return append(masked(bit, 0), compare(expr.CmpOpEq, make([]byte, 4)))
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 )
 
-// kernel is the routing of a network namespace.
 type kernel interface {
 	open() (session, error)
 	// watch calls the function for each event until the context ends. It returns when it has
@@ -16,7 +15,6 @@ type kernel interface {
 	watch(ctx context.Context, seen func(event), ended func()) error
 }
 
-// session is for one reconciliation.
 type session interface {
 	// list returns what there is. Neighbours and forwarding are those of the named device.
 	list(device string) (*snapshot, error)

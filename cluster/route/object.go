@@ -42,7 +42,6 @@ type forward struct {
 	to          netip.Addr
 }
 
-// entry is a route of the main table.
 type entry struct {
 	prefix netip.Prefix
 	// via is not valid if the prefix is on the link.
@@ -100,7 +99,6 @@ const (
 	remove  verb = "remove"
 )
 
-// change is one step from what the kernel has to what is wanted.
 type change struct {
 	verb   verb
 	object object

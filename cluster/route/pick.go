@@ -32,7 +32,6 @@ type pick struct {
 	forward   forward
 }
 
-// chooser decides how targets are reached.
 type chooser struct {
 	pool Pool
 	own  []netip.Prefix
@@ -113,7 +112,6 @@ func (c *chooser) closed() []netip.Prefix {
 	})
 }
 
-// choose decides for all targets.
 func (c *chooser) choose(targets []Target) []pick {
 	c.index(targets)
 	seen := map[netip.Prefix]bool{}

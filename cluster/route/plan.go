@@ -28,7 +28,6 @@ func unclaimed(subnet netip.Prefix) entry {
 	return entry{prefix: subnet, metric: subnetMetric, unreachable: true, ours: true}
 }
 
-// entryTo is the route to a block.
 func entryTo(block netip.Prefix, n next) entry {
 	e := entry{prefix: block, via: n.via, device: n.device, onlink: n.onlink, source: n.source, ours: true}
 	if block.Addr().Is6() {
@@ -78,7 +77,6 @@ func plan(s *snapshot, g goal, stale func(entry) bool) []change {
 	return slices.Concat(changes, routes.remove, neighbours.remove, forwards.remove)
 }
 
-// steps are changes of one table.
 type steps struct{ set, remove []change }
 
 // reconcile compares what there is with what is wanted. The kernel has one wanted object for a

@@ -41,10 +41,7 @@ func (p Pool) blockBits(of netip.Prefix) int {
 	return p.BlockSize.IPv6
 }
 
-// has is whether an address is in one of the subnets.
-func (p Pool) has(a netip.Addr) bool {
-	return slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool { return s.Contains(a) })
-}
+func (p Pool) has(a netip.Addr) bool { return ipam.AnyContains(p.Subnets, a) }
 
 // divides is whether a network is a part of one of the subnets, and larger than a block.
 func (p Pool) divides(network netip.Prefix) bool {

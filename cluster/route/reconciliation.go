@@ -14,7 +14,6 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// reconciliation is one of a pool.
 type reconciliation struct {
 	session
 	pool   Pool
@@ -69,7 +68,7 @@ func (r *reconciliation) prepare() error {
 	if !found {
 		return fmt.Errorf("pool %s: no interface of this host has the address %s", r.pool.Name, r.local.Address)
 	}
-	if !r.pool.hasDevice() {
+	if !r.pool.Mode.HasVXLAN() {
 		return nil
 	}
 	r.want = r.pool.device(r.local.Address, mtu)
@@ -138,7 +137,7 @@ func sourcesOf(targets []Target) []netip.Addr {
 // apply makes the routes. The device may have an error, and be good enough.
 func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr error) Report {
 	var report Report
-	if r.pool.hasDevice() {
+	if r.pool.Mode.HasVXLAN() {
 		report.Unguarded = r.guard(sourcesOf(targets))
 	}
 	c := chooser{pool: r.pool, own: own, local: r.local.Address, have: r.have, lookup: r.once()}
@@ -147,14 +146,14 @@ func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr e
 		r.overlap = fmt.Errorf("%w: %s have %s: change the ranges of the pool %s, or the address", ErrOverlap, r.pool.Subnets, c.overlap, r.pool.Name)
 	}
 	l := r.have.link(deviceName(r.pool.Name))
-	if r.pool.hasDevice() && (l == nil || !l.up || !l.isOurs(r.pool.Name)) {
+	if r.pool.Mode.HasVXLAN() && (l == nil || !l.up || !l.isOurs(r.pool.Name)) {
 		failOverlay(picks, deviceErr)
 	}
 	stale := func(e entry) bool { return r.record.has(e, r.records) }
 	for _, c := range plan(r.have, goalOf(c.closed(), r.have, picks), stale) {
 		_ = r.try(c) // the others are attempted, too
 	}
-	if !r.pool.hasDevice() && r.record.Device != "" {
+	if !r.pool.Mode.HasVXLAN() && r.record.Device != "" {
 		r.removeDevice()
 	}
 	report.Added, report.Replaced, report.Removed = r.counts[add], r.counts[replace], r.counts[remove]
@@ -183,7 +182,6 @@ func (r *reconciliation) once() func(netip.Addr) (hop, error) {
 	}
 }
 
-// failOverlay is for a pool without its device.
 func failOverlay(picks []pick, cause error) {
 	for i := range picks {
 		if k := &picks[i]; k.isOverlay() {

@@ -4,7 +4,6 @@
 package route
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -62,19 +61,12 @@ func (r record) around(prefix netip.Prefix) int {
 // protocol and the aliases are left to find what is ours. One of a later release says what only that one knows.
 func (t *Table) readRecord(pool string) (record, error) {
 	r := record{Pool: pool}
-	data, err := os.ReadFile(t.recordPath(pool))
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err != nil {
-		return r, fmt.Errorf("read the record of the routes: %w", err)
-	}
-	err = files.DecodeVersion(data, recordVersion, &r)
-	if errors.Is(err, files.ErrLater) {
-		return r, fmt.Errorf("the record of the routes %s: %w", t.recordPath(pool), err)
-	}
-	if err != nil || r.Pool != pool {
+	err := files.ReadVersion(t.recordPath(pool), recordVersion, &r)
+	switch {
+	case errors.Is(err, files.ErrDamaged), err == nil && r.Pool != pool:
 		return record{Pool: pool}, nil
+	case err != nil:
+		return r, fmt.Errorf("read the record of the routes: %w", err)
 	}
 	return r, nil
 }
@@ -87,7 +79,6 @@ func poolOf(file string) (pool string, ok bool) {
 	return strings.CutSuffix(file, recordSuffix)
 }
 
-// records are those of all pools.
 func (t *Table) records() ([]record, error) {
 	files, err := os.ReadDir(t.o.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +113,7 @@ func (t *Table) Pools() ([]Pool, error) {
 }
 
 // widen records a pool before its objects are made. The record keeps the subnets that the pool had
-// before, until narrow.
+// before, until Apply has removed their routes.
 func (t *Table) widen(p Pool) (record, error) {
 	r, err := t.readRecord(p.Name)
 	if err != nil {
@@ -135,17 +126,10 @@ func (t *Table) widen(p Pool) (record, error) {
 			want.Subnets = append(want.Subnets, s)
 		}
 	}
-	if p.hasDevice() {
+	if p.Mode.HasVXLAN() {
 		want.Device = deviceName(p.Name)
 	}
 	return want, t.writeRecord(r, want)
-}
-
-// narrow forgets the subnets that the pool does not have any more, when their routes are gone.
-func (t *Table) narrow(p Pool, r record) error {
-	want := r
-	want.Subnets = p.Subnets
-	return t.writeRecord(r, want)
 }
 
 func (t *Table) writeRecord(have, want record) error {
@@ -153,27 +137,5 @@ func (t *Table) writeRecord(have, want record) error {
 		return nil
 	}
 	want.Version = recordVersion
-	data, err := json.Marshal(want)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(t.o.Dir, 0o700); err != nil {
-		return err
-	}
-	return files.Replace(t.recordPath(want.Pool), data, files.Options{})
-}
-
-func (t *Table) forget(pool string) error {
-	dir, err := os.OpenRoot(t.o.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close() //nolint:errcheck // opened for reading
-	if err := dir.Remove(pool + recordSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return files.RemoveTemporary(dir, pool+recordSuffix)
+	return files.ReplaceJSON(t.recordPath(want.Pool), want, files.Options{})
 }

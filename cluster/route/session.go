@@ -19,13 +19,13 @@ import (
 // host is the kernel of the caller's network namespace.
 type host struct{}
 
-// socket is a session with the kernel.
 type socket struct {
 	*netlink.Handle
 	parameters sysctl.Tree
-	// links are the interfaces that were listed, and indexes their indexes by name.
+	// links are the interfaces that were listed, indexes their indexes by name, and names the other way round.
 	links   map[string]*link
 	indexes map[string]int
+	names   map[int]string
 	// present are the first routes of ours that were listed.
 	present map[place]entry
 }
@@ -58,13 +58,13 @@ func (s *socket) listLinks(to *snapshot, name string) error {
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
-	s.links, s.indexes = map[string]*link{}, map[string]int{}
+	s.links, s.indexes, s.names = map[string]*link{}, map[string]int{}, map[int]string{}
 	for _, l := range links {
 		to.links = append(to.links, linkOf(l))
 	}
 	for i := range to.links {
 		l := &to.links[i]
-		s.links[l.name], s.indexes[l.name] = l, l.index
+		s.links[l.name], s.indexes[l.name], s.names[l.index] = l, l.index, l.name
 	}
 	if l := s.links[name]; l != nil && l.kind == "vxlan" {
 		s.readParameters(l)
@@ -72,7 +72,6 @@ func (s *socket) listLinks(to *snapshot, name string) error {
 	return nil
 }
 
-// linkOf translates an interface.
 func linkOf(l netlink.Link) link {
 	a := l.Attrs()
 	found := link{index: a.Index, kind: l.Type(), hasEnd: a.RawFlags&(unix.IFF_POINTOPOINT|unix.IFF_NOARP) != 0, device: device{
@@ -97,12 +96,8 @@ func (s *socket) listAddresses(to *snapshot, device string) error {
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
-	names := map[int]string{}
-	for i := range to.links {
-		names[to.links[i].index] = to.links[i].name
-	}
 	for _, a := range all {
-		own := address{addressOf(a.IP), names[a.LinkIndex], a.Scope == unix.RT_SCOPE_UNIVERSE && a.Flags&fleeting == 0}
+		own := address{addressOf(a.IP), s.names[a.LinkIndex], a.Scope == unix.RT_SCOPE_UNIVERSE && a.Flags&fleeting == 0}
 		to.addresses = append(to.addresses, own)
 		if l := s.links[device]; l != nil && own.device == device {
 			l.note(own.Addr)
@@ -111,7 +106,6 @@ func (s *socket) listAddresses(to *snapshot, device string) error {
 	return nil
 }
 
-// note takes an address of the device.
 func (l *link) note(a netip.Addr) {
 	switch a {
 	case linkLocalOf(l.mac):
@@ -173,14 +167,9 @@ func (s *socket) lookup(a netip.Addr) (hop, error) {
 	if len(routes) != 1 || routes[0].Type != unix.RTN_UNICAST {
 		return hop{}, fmt.Errorf("it is not unicast: %v", routes)
 	}
-	h := hop{gateway: addressOf(routes[0].Gw)}
+	h := hop{device: s.names[routes[0].LinkIndex], gateway: addressOf(routes[0].Gw)}
 	if v, ok := routes[0].Via.(*netlink.Via); ok {
 		h.gateway = addressOf(v.Addr)
-	}
-	for name, index := range s.indexes {
-		if index == routes[0].LinkIndex {
-			h.device = name
-		}
 	}
 	return h, nil
 }

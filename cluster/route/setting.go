@@ -5,7 +5,6 @@ package route
 
 import "slices"
 
-// setting is a sysctl.
 type setting struct{ path, value string }
 
 // ipv6Off is the path of the sysctl that takes IPv6 from an interface.

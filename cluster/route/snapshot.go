@@ -23,7 +23,6 @@ type snapshot struct {
 	guards map[string]string
 }
 
-// link is an interface.
 type link struct {
 	device
 	kind  string
@@ -35,7 +34,6 @@ type link struct {
 	noIPv6 bool
 }
 
-// address is one of an interface.
 type address struct {
 	netip.Addr
 	device string
@@ -60,7 +58,6 @@ func (s *snapshot) link(name string) *link {
 	return &s.links[i]
 }
 
-// linkOf returns the interface that has an address, or nil.
 func (s *snapshot) linkOf(a netip.Addr) *link {
 	i := slices.IndexFunc(s.addresses, func(own address) bool { return own.Addr == a })
 	if i < 0 {

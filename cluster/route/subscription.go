@@ -5,7 +5,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"syscall"
 
@@ -38,97 +37,62 @@ func listener(seen func(event), ended func()) kernelevents.Listener {
 	}
 }
 
+// messages are those that tell of something, with the length of what is before their attributes.
+var messages = map[uint16]struct {
+	kind   eventKind
+	header int
+}{
+	unix.RTM_NEWLINK: {linkEvent, unix.SizeofIfInfomsg}, unix.RTM_DELLINK: {linkEvent, unix.SizeofIfInfomsg},
+	unix.RTM_NEWADDR: {addressEvent, unix.SizeofIfAddrmsg}, unix.RTM_DELADDR: {addressEvent, unix.SizeofIfAddrmsg},
+	unix.RTM_NEWROUTE: {routeEvent, unix.SizeofRtMsg}, unix.RTM_DELROUTE: {routeEvent, unix.SizeofRtMsg},
+	unix.RTM_NEWNEIGH: {neighbourEvent, unix.SizeofNdMsg}, unix.RTM_DELNEIGH: {neighbourEvent, unix.SizeofNdMsg},
+}
+
 // eventOf translates a message. One that cannot be read counts as lost.
 func eventOf(m syscall.NetlinkMessage) (event, bool) {
-	e := event{}
-	var err error
-	switch m.Header.Type {
-	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		err = e.readLink(m.Data)
-	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		err = e.readAddress(m.Data)
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		e.gone = m.Header.Type == unix.RTM_DELROUTE
-		err = e.readRoute(m.Data)
-	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-		err = e.readNeighbour(m.Data)
-	default:
+	of, ok := messages[m.Header.Type]
+	if !ok {
 		return event{}, false
 	}
-	if err != nil {
+	if len(m.Data) < of.header {
 		return event{kind: lostEvent}, true
+	}
+	attributes := kernelevents.AttributesOf(m.Data[of.header:])
+	if attributes == nil {
+		return event{kind: lostEvent}, true
+	}
+	e := event{kind: of.kind}
+	switch of.kind {
+	case linkEvent:
+		e.index, e.name = int(nl.DeserializeIfInfomsg(m.Data).Index), attributes.Text(unix.IFLA_IFNAME)
+	case addressEvent:
+		e.index = int(nl.DeserializeIfAddrmsg(m.Data).Index)
+		own, ok := attributes[unix.IFA_LOCAL]
+		if !ok { // there is no peer
+			own = attributes[unix.IFA_ADDRESS]
+		}
+		a := addressOf(own)
+		e.prefix = netip.PrefixFrom(a, a.BitLen())
+	case routeEvent:
+		e.readRoute(nl.DeserializeRtMsg(m.Data), attributes)
+		e.gone = m.Header.Type == unix.RTM_DELROUTE
+	case neighbourEvent:
+		const index = 4 // its offset in struct ndmsg
+		e.index = int(int32(nl.NativeEndian().Uint32(m.Data[index:])))
 	}
 	return e, true
 }
 
-var errShort = errors.New("message is too short")
-
-func (e *event) readLink(data []byte) error {
-	if len(data) < unix.SizeofIfInfomsg {
-		return errShort
-	}
-	e.kind, e.index = linkEvent, int(nl.DeserializeIfInfomsg(data).Index)
-	return each(data[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) {
-		if kind == unix.IFLA_IFNAME {
-			e.name = unix.ByteSliceToString(value)
-		}
-	})
-}
-
-func (e *event) readAddress(data []byte) error {
-	if len(data) < unix.SizeofIfAddrmsg {
-		return errShort
-	}
-	e.kind, e.index = addressEvent, int(nl.DeserializeIfAddrmsg(data).Index)
-	return each(data[unix.SizeofIfAddrmsg:], func(kind uint16, value []byte) {
-		// IFA_LOCAL is this host's where there is a peer.
-		if kind == unix.IFA_LOCAL || kind == unix.IFA_ADDRESS && !e.prefix.IsValid() {
-			a := addressOf(value)
-			e.prefix = netip.PrefixFrom(a, a.BitLen())
-		}
-	})
-}
-
-func (e *event) readRoute(data []byte) error {
-	if len(data) < unix.SizeofRtMsg {
-		return errShort
-	}
-	m := nl.DeserializeRtMsg(data)
-	e.kind, e.ours = routeEvent, m.Protocol == Protocol
-	if m.Family == unix.AF_INET {
+func (e *event) readRoute(m *nl.RtMsg, attributes kernelevents.Attributes) {
+	_, isMultipath := attributes[unix.RTA_MULTIPATH] // the protocol is that of the first next hop
+	e.ours = m.Protocol == Protocol && !isMultipath
+	to, ok := attributes[unix.RTA_DST]
+	switch {
+	case ok:
+		e.prefix = netip.PrefixFrom(addressOf(to), int(m.Dst_len))
+	case m.Family == unix.AF_INET:
 		e.prefix = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	} else {
+	default:
 		e.prefix = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
-	return each(data[unix.SizeofRtMsg:], func(kind uint16, value []byte) {
-		switch kind {
-		case unix.RTA_DST:
-			e.prefix = netip.PrefixFrom(addressOf(value), int(m.Dst_len))
-		case unix.RTA_MULTIPATH: // the protocol is that of the first next hop
-			e.ours = false
-		}
-	})
-}
-
-func (e *event) readNeighbour(data []byte) error {
-	if len(data) < unix.SizeofNdMsg {
-		return errShort
-	}
-	const index = 4 // its offset in struct ndmsg
-	e.kind, e.index = neighbourEvent, int(int32(nl.NativeEndian().Uint32(data[index:])))
-	return nil
-}
-
-// each calls do for each attribute.
-func each(data []byte, do func(kind uint16, value []byte)) error {
-	const header, alignment = unix.SizeofRtAttr, unix.NLMSG_ALIGNTO
-	for len(data) >= header {
-		length := int(nl.NativeEndian().Uint16(data))
-		if length < header || length > len(data) {
-			return errShort
-		}
-		do(nl.NativeEndian().Uint16(data[2:])&^uint16(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), data[header:length])
-		data = data[min(len(data), (length+alignment-1)/alignment*alignment):]
-	}
-	return nil
 }

@@ -4,6 +4,7 @@
 package route
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Protocol is the number of our routes' protocol: what the kernel calls rtm_protocol, and iproute2
@@ -46,9 +48,7 @@ type Table struct {
 func New(o Options) *Table { return newTable(o, host{}) }
 
 func newTable(o Options, k kernel) *Table {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	return &Table{o: o, kernel: k, locals: map[string]ipam.Endpoint{}, concerns: map[string]concern{}}
 }
 
@@ -68,7 +68,7 @@ func (t *Table) Device(p Pool, local ipam.Endpoint) (mac string, mtu int, err er
 		return "", 0, err
 	}
 	t.follow(r)
-	if !p.hasDevice() {
+	if !p.Mode.HasVXLAN() {
 		mtu, _ := r.have.mtuOf(local.Address)
 		return "", mtu, nil
 	}
@@ -98,7 +98,9 @@ func (t *Table) Apply(p Pool, own []netip.Prefix, targets []Target) (Report, err
 	if err := errors.Join(deviceErr, r.overlap, r.failure()); err != nil {
 		return report, err
 	}
-	return report, t.narrow(p, r.record)
+	want := r.record
+	want.Subnets = p.Subnets
+	return report, t.writeRecord(r.record, want)
 }
 
 // Remove removes all that the table has of a pool, by what is on record: with a damaged record, what is in the
@@ -124,7 +126,7 @@ func (t *Table) Remove(p Pool) error {
 		return err
 	}
 	t.unfollow(p.Name)
-	return t.forget(p.Name)
+	return files.Remove(t.recordPath(p.Name))
 }
 
 // RemoveAll removes all that is ours, on record or not.
@@ -148,7 +150,7 @@ func (t *Table) RemoveAll() error {
 	}
 	for _, r := range records {
 		t.unfollow(r.Pool)
-		err = errors.Join(err, t.forget(r.Pool))
+		err = errors.Join(err, files.Remove(t.recordPath(r.Pool)))
 	}
 	return err
 }

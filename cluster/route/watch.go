@@ -9,7 +9,6 @@ import (
 	"slices"
 )
 
-// event is what the kernel tells of a change.
 type event struct {
 	kind eventKind
 	// index is that of the interface, and name its name if the event is about it.
@@ -44,7 +43,7 @@ type concern struct {
 func (c concern) has(e event) bool {
 	switch e.kind {
 	case linkEvent:
-		return c.links[e.index] || c.pool.hasDevice() && e.name == deviceName(c.pool.Name)
+		return c.links[e.index] || c.pool.Mode.HasVXLAN() && e.name == deviceName(c.pool.Name)
 	case neighbourEvent:
 		return e.index == c.device && c.device != 0
 	case addressEvent:
@@ -94,7 +93,6 @@ func (t *Table) unfollow(pool string) {
 	delete(t.concerns, pool)
 }
 
-// concerned returns the pools that an event concerns.
 func (t *Table) concerned(e event) []string {
 	t.watched.Lock()
 	defer t.watched.Unlock()

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"time"
 
@@ -35,7 +34,6 @@ func (v verdict) label(r peers.Remote) string {
 	return strconv.Quote(r.Host.NodeID)
 }
 
-// accepted is what was accepted of a block.
 type accepted struct {
 	verdict
 	index   uint64
@@ -73,7 +71,7 @@ func (a *acceptor) decide(ctx context.Context, all []peers.Remote, networks []ne
 		v := a.one(r, networks, err)
 		verdicts[r.Block] = v
 		if v.accepted {
-			byNetwork := !a.nodes.known[r.Host.NodeID].has(r.Endpoint.Address) && containedIn(r.Endpoint.Address, networks)
+			byNetwork := !a.nodes.known[r.Host.NodeID].has(r.Endpoint.Address) && ipam.AnyContains(networks, r.Endpoint.Address)
 			next[r.Block] = accepted{v, r.Index, r.Host.NodeID, r.Endpoint.Address, byNetwork}
 		}
 	}
@@ -86,7 +84,7 @@ func (a *acceptor) decide(ctx context.Context, all []peers.Remote, networks []ne
 func (a *acceptor) same(r peers.Remote, networks []netip.Prefix, index uint64) bool {
 	before, ok := a.accepted[r.Block]
 	return ok && before.index == index && before.node == r.Host.NodeID && before.address == r.Endpoint.Address &&
-		(!before.network || containedIn(r.Endpoint.Address, networks))
+		(!before.network || ipam.AnyContains(networks, r.Endpoint.Address))
 }
 
 // one returns the verdict on a block, after err or nothing from Nomad.
@@ -98,7 +96,7 @@ func (a *acceptor) one(r peers.Remote, networks []netip.Prefix, err error) verdi
 	switch {
 	case id == "":
 		v.reason = "its host is no node of Nomad in this region"
-	case k.has(address), k.ID != "" && containedIn(address, networks):
+	case k.has(address), k.ID != "" && ipam.AnyContains(networks, address):
 		v.accepted = true
 	case a.same(r, networks, r.Index), err != nil && a.same(r, networks, before.index):
 		return before.verdict
@@ -110,8 +108,4 @@ func (a *acceptor) one(r peers.Remote, networks []netip.Prefix, err error) verdi
 		v.reason = fmt.Sprintf("%s is no address that Nomad has of node %s, which are %v: if it is one, add its network to node_networks in the block cluster", address, id, k.Addresses)
 	}
 	return v
-}
-
-func containedIn(a netip.Addr, networks []netip.Prefix) bool {
-	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }

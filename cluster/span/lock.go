@@ -22,7 +22,6 @@ func Dir(stateDir string) string { return filepath.Join(stateDir, "routes") }
 // ErrLocked is returned if another process keeps the routes of the host.
 var ErrLocked = errdefs.New(errdefs.Conflict, "another process keeps the routes of this host: an agent, or allocnet cluster leave")
 
-// lockName is that of the file that is locked.
 const lockName = "lock"
 
 // lockAttempts are made against others that remove the directory at the same time.
@@ -58,27 +57,18 @@ func tryLock(dir string) (*os.File, error) {
 	}
 	now, stop := context.WithCancelCause(context.Background())
 	stop(ErrLocked)
+	is := false
 	if err = files.Lock(now, file, unix.LOCK_EX); err == nil {
-		err = requireAt(file, path)
+		is, err = files.IsAt(file, path)
+	}
+	if err == nil && !is {
+		err = fs.ErrNotExist
 	}
 	if err != nil {
 		_ = file.Close() // never written
 		return nil, err
 	}
 	return file, nil
-}
-
-// requireAt fails with fs.ErrNotExist if an open file is not the one of the path.
-func requireAt(file *os.File, path string) error {
-	locked, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	present, err := os.Stat(path)
-	if err == nil && !os.SameFile(locked, present) {
-		return fs.ErrNotExist
-	}
-	return err
 }
 
 // RemoveDir removes a directory without records, and with it the lock, which the caller has: another

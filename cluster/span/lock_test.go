@@ -5,9 +5,7 @@ package span
 
 import (
 	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -69,35 +67,4 @@ func TestLockWhileRemoved(t *testing.T) {
 		})
 	}
 	group.Wait()
-}
-
-// TestRemovedLock: a file that was removed after it was opened is no lock, whether there is a new
-// one or not.
-func TestRemovedLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), lockName)
-	open := func() *os.File {
-		file, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = file.Close() })
-		return file
-	}
-	first := open()
-	if err := requireAt(first, path); err != nil {
-		t.Error(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := requireAt(first, path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("removed: %v", err)
-	}
-	second := open()
-	if err := requireAt(first, path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("replaced: %v", err)
-	}
-	if err := requireAt(second, path); err != nil {
-		t.Error(err)
-	}
 }

@@ -5,6 +5,7 @@ package span
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -62,10 +63,8 @@ type knownNode struct {
 	whole bool
 }
 
-// has is whether the node is known with the address.
 func (k knownNode) has(a netip.Addr) bool { return k.ID != "" && slices.Contains(k.Addresses, a) }
 
-// wanted is a node that should have an address.
 type wanted struct {
 	id      string
 	address netip.Addr
@@ -86,7 +85,6 @@ func (n *nodes) ask(ctx context.Context, all []wanted) error {
 	return n.askEach(ctx, missing[:min(len(missing), 4*mostSingle)])
 }
 
-// missing returns which nodes have to be asked for.
 func (n *nodes) missing(all []wanted) []string {
 	var ids []string
 	listed := map[string]bool{}
@@ -140,9 +138,5 @@ func (n *nodes) askEach(ctx context.Context, ids []string) error {
 
 // forget drops the answers about nodes that have no block any more.
 func (n *nodes) forget(keep func(id string) bool) {
-	for id := range n.known {
-		if !keep(id) {
-			delete(n.known, id)
-		}
-	}
+	maps.DeleteFunc(n.known, func(id string, _ knownNode) bool { return !keep(id) })
 }

@@ -56,7 +56,6 @@ func probeOf(routes []route.Route, address netip.Addr, hasBlocks bool) Probe {
 	return Probe{}
 }
 
-// probeKey tells what is probed from other hosts' targets.
 type probeKey struct {
 	target netip.Addr
 	device string
@@ -127,7 +126,6 @@ func (r *runner) ping(ctx context.Context, p Probe) Probe {
 	return p
 }
 
-// probed keeps an answer.
 func (r *runner) probed(ctx context.Context, p Probe) {
 	if ctx.Err() != nil {
 		return

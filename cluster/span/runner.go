@@ -33,7 +33,6 @@ const (
 	storePause, mostStorePause = time.Second, 10 * time.Second
 )
 
-// runner keeps the routes of a pool.
 type runner struct {
 	config   *ipam.Config
 	pool     Pool
@@ -137,7 +136,6 @@ func (r *runner) watch(ctx context.Context) {
 	}
 }
 
-// listed takes blocks that were read.
 func (r *runner) listed(blocks peers.Blocks) {
 	now := time.Now()
 	r.mu.Lock()
@@ -149,18 +147,15 @@ func (r *runner) listed(blocks peers.Blocks) {
 	r.blocks, r.current.Listed = &blocks, now
 }
 
-// keep applies the blocks until ctx ends.
 func (r *runner) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := r.step(ctx)
 		pause(ctx, applyAtLeast)
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-r.kicks:
-		case <-timer.C:
+		case <-time.After(wait):
 		}
-		timer.Stop()
 	}
 }
 
@@ -376,7 +371,6 @@ func (r *runner) noteText(k Kind, text string) {
 	}
 }
 
-// status returns a copy.
 func (r *runner) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -395,7 +389,6 @@ func (r *runner) status() Status {
 	return s
 }
 
-// sameBlocks is whether two readings mean the same routes.
 func sameBlocks(a, b peers.Blocks) bool {
 	return slices.Equal(a.Own, b.Own) && slices.Equal(a.Remote, b.Remote) && slices.EqualFunc(a.Invalid, b.Invalid, func(x, y peers.Invalid) bool {
 		return x.Path == y.Path && x.Err.Error() == y.Err.Error()

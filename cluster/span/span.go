@@ -216,11 +216,9 @@ func (s *Span) watchKernel(ctx context.Context, table Table) {
 
 // pause waits, but not longer than ctx.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 

@@ -45,7 +45,6 @@ type NodeStatus struct {
 	Probe Probe
 }
 
-// nodesOf groups the routes by host.
 func nodesOf(blocks peers.Blocks, verdicts map[ipam.Block]verdict, routes map[ipam.Block]route.Route) []NodeStatus {
 	type host struct{ instance, node string }
 	found := map[host]*NodeStatus{}

@@ -46,7 +46,6 @@ func Probe(ctx context.Context, name string, address netip.Addr) (taken bool, er
 	return taken, err
 }
 
-// usable returns an interface and its addresses.
 func usable(name string) (*net.Interface, []netip.Addr, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {

@@ -75,12 +75,10 @@ func replaceText(data []byte, path, by string) ([]byte, error) {
 // restore writes the path into an error of a plugin. One that has the handle is of this call.
 func (n Namespace) restore(err error) {
 	withPath := func(text string) string { return strings.ReplaceAll(text, n.Handle, n.Path) }
-	var own *types.Error
-	if errors.As(err, &own) && strings.Contains(own.Msg+own.Details, n.Handle) {
+	if own, ok := errors.AsType[*types.Error](err); ok && strings.Contains(own.Msg+own.Details, n.Handle) {
 		own.Msg, own.Details = withPath(own.Msg), withPath(own.Details)
 	}
-	var failed *ExecError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*ExecError](err); ok {
 		failed.Stderr = withPath(failed.Stderr)
 	}
 }

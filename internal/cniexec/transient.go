@@ -23,16 +23,15 @@ func Transient(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) {
 		return false
 	}
-	var own *types.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*types.Error](err); ok {
 		return transientAnswer(err, own)
 	}
-	var died *ExecError
-	if errors.As(err, &died) {
+	if _, ok := errors.AsType[*ExecError](err); ok {
 		var exit *exec.ExitError
 		return errors.As(err, &exit) || errors.Is(err, unix.ETXTBSY)
 	}
-	return transientText(err.Error())
+	// Of some only the text arrives: the second attempt that libcni makes after "text file busy" fails with the other one.
+	return strings.Contains(err.Error(), "text file busy") || strings.Contains(err.Error(), "exec: already started")
 }
 
 // transientAnswer sorts the answers of plugins: by their codes (CNI specification 1.1, "Error"),
@@ -52,8 +51,7 @@ func transientAnswer(err error, own *types.Error) bool {
 	if number, ok := kernelError(err, text); ok {
 		return !slices.Contains(permanent, number)
 	}
-	var reference referenceError
-	if errors.As(err, &reference) {
+	if reference, ok := errors.AsType[referenceError](err); ok {
 		return !isRefusal(reference.Cause(), text)
 	}
 	return true
@@ -79,8 +77,7 @@ var numbers = func() map[string]unix.Errno {
 // kernelError returns the kernel's error that an error is made of. Of a plugin, and of much
 // that is executed in process, only its text arrives, behind the last colon.
 func kernelError(err error, text string) (unix.Errno, bool) {
-	var number unix.Errno
-	if errors.As(err, &number) {
+	if number, ok := errors.AsType[unix.Errno](err); ok {
 		return number, true
 	}
 	last := text
@@ -120,10 +117,4 @@ func isRefusal(cause error, text string) bool {
 		return false
 	}
 	return !strings.Contains(text, "no IP addresses available") // until one is released
-}
-
-// transientText knows the errors of which only the text arrives: the second
-// attempt that libcni makes after "text file busy" fails with "exec: already started".
-func transientText(text string) bool {
-	return strings.Contains(text, "text file busy") || strings.Contains(text, "exec: already started")
 }

@@ -91,7 +91,6 @@ func (r Request) listen(ctx context.Context) (net.PacketConn, error) {
 	return (&net.ListenConfig{}).ListenPacket(ctx, r.kinds().network, source)
 }
 
-// write sends a request through the device.
 func (r Request) write(conn net.PacketConn, data []byte) error {
 	to := &net.IPAddr{IP: r.Target.AsSlice(), Zone: r.Target.Zone()}
 	index, err := r.index()

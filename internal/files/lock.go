@@ -6,7 +6,10 @@ package files
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +30,47 @@ func Lock(ctx context.Context, file *os.File, how int) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// LockFile locks the file at path, which it makes, with its directory, for this user alone. What is returned releases the
+// lock; how and the end of ctx are those of Lock.
+func LockFile(ctx context.Context, path string, how int) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	file, err := Open(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
+	return lockOpen(ctx, file, err, how)
+}
+
+// LockDir is LockFile for a directory that is there.
+func LockDir(ctx context.Context, path string, how int) (unlock func(), err error) {
+	dir, err := os.Open(path)
+	return lockOpen(ctx, dir, err, how)
+}
+
+func lockOpen(ctx context.Context, file *os.File, err error, how int) (unlock func(), _ error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := Lock(ctx, file, how); err != nil {
+		_ = file.Close() // never written
+		return nil, fmt.Errorf("lock %s, which another process has: %w", file.Name(), err)
+	}
+	return func() { CloseLocked(file) }, nil
+}
+
+// IsAt tells whether an open file is still the one at path: who waits for the lock of a file that others remove asks
+// this when he has it.
+func IsAt(file *os.File, path string) (bool, error) {
+	opened, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	present, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(opened, present), err
 }
 
 // CloseLocked releases an exclusive lock and closes the file, to which nothing was written.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -64,5 +65,77 @@ func TestClose(t *testing.T) {
 	files.CloseLocked(file)
 	if err := unix.Flock(int(open(t, path).Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Errorf("the lock is still held: %v", err)
+	}
+}
+
+// TestIsAt: a file that was removed or replaced while its lock was waited for is no lock.
+func TestIsAt(t *testing.T) {
+	path := t.TempDir() + "/lock"
+	file := open(t, path)
+	for _, step := range []struct {
+		name   string
+		change func() error
+		want   bool
+	}{
+		{"as it was", func() error { return nil }, true},
+		{"removed", func() error { return os.Remove(path) }, false},
+		{"replaced", func() error { return os.WriteFile(path, nil, 0o600) }, false},
+	} {
+		if err := step.change(); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := files.IsAt(file, path); err != nil || is != step.want {
+			t.Errorf("%s: %t, %v", step.name, is, err)
+		}
+	}
+	if is, err := files.IsAt(open(t, path), path); err != nil || !is {
+		t.Errorf("the new one: %t, %v", is, err)
+	}
+	_ = file.Close()
+	if _, err := files.IsAt(file, path); err == nil {
+		t.Error("a closed file is a lock")
+	}
+}
+
+// TestLockFile: the file and its directory are made, for this user alone; a link in their place is refused; the end of the
+// context has the path.
+func TestLockFile(t *testing.T) {
+	path := t.TempDir() + "/new/lock"
+	unlock, err := files.LockFile(t.Context(), path, unix.LOCK_EX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	reason := errors.New("scripted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(reason)
+	if _, err := files.LockFile(ctx, path, unix.LOCK_EX); !errors.Is(err, reason) || !strings.Contains(err.Error(), path) {
+		t.Errorf("locked by another: %v", err)
+	}
+	unlock()
+	if unlock, err = files.LockFile(ctx, path, unix.LOCK_EX); err != nil {
+		t.Fatalf("after it was unlocked: %v", err)
+	}
+	unlock()
+	if err := errors.Join(os.Remove(path), os.Symlink("other", path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := files.LockFile(t.Context(), path, unix.LOCK_EX); !errors.Is(err, files.ErrNotRegular) {
+		t.Errorf("a link: %v", err)
+	}
+}
+
+// TestLockDir: a directory is not made.
+func TestLockDir(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := files.LockDir(t.Context(), dir, unix.LOCK_SH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if _, err := files.LockDir(t.Context(), dir+"/missing", unix.LOCK_SH); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing one: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -43,13 +44,16 @@ func Read(path string) ([]byte, error) { return read(path, os.O_RDONLY) }
 // may write, it could lead anywhere.
 func ReadNoFollow(path string) ([]byte, error) { return read(path, os.O_RDONLY|unix.O_NOFOLLOW) }
 
-func read(path string, flags int) ([]byte, error) {
+func read(path string, flags int) ([]byte, error) { return ReadStart(path, flags, math.MaxInt64) }
+
+// ReadStart returns what a regular file begins with, at most so many bytes. The flags are those of Open.
+func ReadStart(path string, flags int, most int64) ([]byte, error) {
 	file, err := Open(path, flags, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // read only
-	return io.ReadAll(file)
+	return io.ReadAll(io.LimitReader(file, most))
 }
 
 // Overwrite replaces the content of a regular file, making it if it is missing.

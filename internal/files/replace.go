@@ -5,6 +5,7 @@ package files
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,35 @@ func ReplaceIn(dir *os.Root, name string, data []byte, o Options) error {
 		return fmt.Errorf("write %s: %w", filepath.Join(dir.Name(), name), err)
 	}
 	return nil
+}
+
+// ReplaceJSON replaces the file at path by the JSON of a value. It makes the directory for this user alone.
+func ReplaceJSON(path string, v any, o Options) error {
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return Replace(path, data, o)
+}
+
+// Remove removes the file at path, and what a killed writer of Replace left of it, unless it was Unlocked. There may be none.
+func Remove(path string) error {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // opened for reading
+	name := filepath.Base(path)
+	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return RemoveTemporary(dir, name)
 }
 
 // RemoveTemporary removes what a killed writer of ReplaceIn left, unless it was Unlocked.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -291,5 +292,25 @@ func TestOfTemporary(t *testing.T) {
 		if of, ok := OfTemporary(name); ok != (want != "") || ok && of != want {
 			t.Errorf("%s: %q, %t, want %q", name, of, ok, want)
 		}
+	}
+}
+
+// TestReplaceJSON: the directory is made, and Remove leaves nothing of the file or of a killed writer.
+func TestReplaceJSON(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	path := filepath.Join(dir, "file")
+	must(t, Remove(path))
+	must(t, ReplaceJSON(path, map[string]int{"a": 1}, Options{}))
+	if got := content(t, path); got != `{"a":1}` {
+		t.Errorf("%s", got)
+	}
+	if err := ReplaceJSON(path, func() {}, Options{}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("of no JSON: %v", err)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, temporaryName("file", Options{})), nil, 0o600))
+	must(t, Remove(path))
+	must(t, Remove(path))
+	if left := names(t, dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }

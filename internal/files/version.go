@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // ErrLater is the error for a file of which only a later release knows what it says.
@@ -20,4 +21,26 @@ func DecodeVersion(data []byte, latest int, v any) error {
 		return fmt.Errorf("version is %d, want at most %d: %w", has.Version, latest, ErrLater)
 	}
 	return json.Unmarshal(data, v)
+}
+
+// ErrDamaged is the error for a file that does not say what it should.
+var ErrDamaged = errors.New("it is damaged")
+
+// ReadVersion is DecodeVersion for a file; see ReadNoFollow. The value stays as it is if there is none. Else it is of no use
+// with an error, which names the path: ErrLater, ErrDamaged, or that of reading.
+func ReadVersion(path string, latest int, v any) error {
+	data, err := ReadNoFollow(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch err := DecodeVersion(data, latest, v); {
+	case errors.Is(err, ErrLater):
+		return fmt.Errorf("%s: %w", path, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+	}
+	return nil
 }

@@ -44,7 +44,6 @@ type index struct {
 // minIndexed is the number of leases from which there is an index; fewer are read as quickly.
 const minIndexed = 16
 
-// find returns the names of the leases with that content.
 func (i *index) find(content string) []string {
 	key := append([]byte{'\n'}, strconv.Quote(content)+" "...)
 	var names []string

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -242,7 +241,6 @@ func (s *Store) find(content string) []string {
 	return names
 }
 
-// readAll reads all leases.
 func (s *Store) readAll() {
 	s.index, s.fresh, s.changed = &index{}, true, true
 	_ = filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
@@ -269,12 +267,7 @@ func (s *Store) read(name string) {
 }
 
 func readLease(path string) (string, error) {
-	file, err := files.Open(path, os.O_RDONLY, 0)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	data, err := io.ReadAll(io.LimitReader(file, mostBytes))
+	data, err := files.ReadStart(path, os.O_RDONLY, mostBytes)
 	return strings.TrimSpace(string(data)), err
 }
 

@@ -29,8 +29,7 @@ func Inode(path string) uint64 {
 		return 0
 	}
 	defer handle.Close() //nolint:errcheck // read only
-	n := Namespace{handle: handle}
-	return n.Inode()
+	return (&Namespace{handle: handle}).Inode()
 }
 
 // Place is a network namespace of the host.
@@ -72,6 +71,22 @@ func Others() ([]Place, error) {
 	}
 	rest, err := numbers.rest()
 	return append(places, rest...), errors.Join(s.unseen(), err)
+}
+
+// Addresses returns the addresses in all network namespaces but the caller's, with the path
+// of a namespace that has each. A namespace that cannot be looked into is an error.
+func Addresses() (map[netip.Addr]string, error) {
+	places, err := Others()
+	if err != nil {
+		return nil, err
+	}
+	used := map[netip.Addr]string{}
+	for _, place := range places {
+		for _, address := range place.Addresses {
+			used[address] = place.Path
+		}
+	}
+	return used, nil
 }
 
 // Unused returns those of the paths that exist and at which no process's namespace is. A process

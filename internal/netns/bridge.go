@@ -26,12 +26,9 @@ type Bridge struct {
 
 // FindBridge returns a bridge; ok is false when there is none of that name.
 func FindBridge(name string) (b Bridge, ok bool, err error) {
-	link, err := netlink.LinkByName(name)
-	if missingLink(err) || err == nil && link.Type() != "bridge" {
-		return Bridge{}, false, nil
-	}
-	if err != nil {
-		return Bridge{}, false, fmt.Errorf("get link %s: %w", name, err)
+	link, err := linkNamed(name)
+	if err != nil || link == nil || link.Type() != "bridge" {
+		return Bridge{}, false, err
 	}
 	ports, err := PortsOf(link)
 	return Bridge{MTU: link.Attrs().MTU, Ports: len(ports)}, err == nil, err
@@ -69,12 +66,9 @@ func KeepMTU(bridge netlink.Link, portMTU int) error {
 // KeepBridge has a bridge keep its MAC and MTU when a plugin gives it a port with an MTU, and returns its accept_ra, which the
 // plugin changes; empty if there is no such bridge, or no IPv6.
 func KeepBridge(name string, portMTU int) (acceptRA string, err error) {
-	link, err := netlink.LinkByName(name)
-	if missingLink(err) || err == nil && link.Type() != "bridge" {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("get link %s: %w", name, err)
+	link, err := linkNamed(name)
+	if err != nil || link == nil || link.Type() != "bridge" {
+		return "", err
 	}
 	if err := errors.Join(pinMAC(link), KeepMTU(link, portMTU)); err != nil {
 		return "", err
@@ -142,12 +136,9 @@ func PinMTU(name string, mtu int) error {
 // LinkMTU returns the MTU of a link of the caller's namespace; ok is false when
 // there is none of that name.
 func LinkMTU(name string) (mtu int, ok bool, err error) {
-	link, err := netlink.LinkByName(name)
-	if missingLink(err) {
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, fmt.Errorf("get link %s: %w", name, err)
+	link, err := linkNamed(name)
+	if err != nil || link == nil {
+		return 0, false, err
 	}
 	return link.Attrs().MTU, true, nil
 }

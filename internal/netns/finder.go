@@ -110,7 +110,6 @@ func (f *Finder) searchSince(since time.Time) (searched bool) {
 	return true
 }
 
-// search looks into all namespaces of the host.
 func (f *Finder) search() {
 	f.paths, f.byMAC, f.at = map[string]string{}, map[string][]string{}, time.Now()
 	s := search{places: map[uint64]*Place{}}

@@ -4,7 +4,6 @@
 package netns
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -154,14 +153,7 @@ func nextHops(routes []netlink.Route) []netlink.NexthopInfo {
 
 func (n *Namespace) defaultRoutes(family int) ([]netlink.Route, error) {
 	routes, err := Routes(n.link, family, netlink.Route{Table: unix.RT_TABLE_MAIN}, 0, func(r netlink.Route) bool {
-		if r.Protocol == unix.RTPROT_RA && r.Priority == advertisedMetric {
-			return false
-		}
-		if r.Dst == nil { // older versions of the library
-			return true
-		}
-		ones, _ := r.Dst.Mask.Size()
-		return ones == 0 && r.Dst.IP.IsUnspecified()
+		return (r.Protocol != unix.RTPROT_RA || r.Priority != advertisedMetric) && tableRoute(r, family).Destination == all(family)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
@@ -207,9 +199,9 @@ func (n *Namespace) AddDefaultRoute(gateway netip.Addr, iface string) error {
 // RemoveDefaultRoutes removes the default routes of a family through gateways on an interface. Those
 // of other interfaces stay.
 func (n *Namespace) RemoveDefaultRoutes(iface string, v6 bool) error {
-	family, all := netlink.FAMILY_V4, &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+	family := netlink.FAMILY_V4
 	if v6 {
-		family, all = netlink.FAMILY_V6, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+		family = netlink.FAMILY_V6
 	}
 	link, err := n.link.LinkByName(iface)
 	if err != nil {
@@ -221,7 +213,7 @@ func (n *Namespace) RemoveDefaultRoutes(iface string, v6 bool) error {
 			if hop.LinkIndex != link.Attrs().Index || hop.Gw == nil {
 				continue
 			}
-			removed := &netlink.Route{LinkIndex: hop.LinkIndex, Dst: all, Gw: hop.Gw, Priority: r.Priority, Table: unix.RT_TABLE_MAIN}
+			removed := &netlink.Route{LinkIndex: hop.LinkIndex, Dst: ipNet(all(family)), Gw: hop.Gw, Priority: r.Priority, Table: unix.RT_TABLE_MAIN}
 			if err := n.link.RouteDel(removed); err != nil {
 				return fmt.Errorf("remove the default route via %s dev %s: %w", hop.Gw, iface, err)
 			}
@@ -232,10 +224,7 @@ func (n *Namespace) RemoveDefaultRoutes(iface string, v6 bool) error {
 
 // makeDefaultRoute adds a default route, unless something is wrong with those that there are.
 func (n *Namespace) makeDefaultRoute(gateway netip.Addr, iface string, prepare func(present []netlink.Route) error) error {
-	family, bits := netlink.FAMILY_V4, 32
-	if gateway.Is6() {
-		family, bits = netlink.FAMILY_V6, 128
-	}
+	family := familyOf(gateway)
 	link, err := n.link.LinkByName(iface)
 	if err == nil {
 		var present []netlink.Route
@@ -244,8 +233,7 @@ func (n *Namespace) makeDefaultRoute(gateway netip.Addr, iface string, prepare f
 		}
 	}
 	if err == nil {
-		all := &net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
-		err = n.link.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: all, Gw: gateway.AsSlice()})
+		err = n.link.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(all(family)), Gw: gateway.AsSlice()})
 	}
 	if err != nil {
 		return fmt.Errorf("default route via %s dev %s: %w", gateway, iface, err)
@@ -255,13 +243,9 @@ func (n *Namespace) makeDefaultRoute(gateway netip.Addr, iface string, prepare f
 
 // LinkMAC returns the MAC of a link in the caller's namespace; ok is false when there is none of that name.
 func LinkMAC(name string) (mac string, ok bool, err error) {
-	link, err := netlink.LinkByName(name)
-	var missing netlink.LinkNotFoundError
-	if errors.As(err, &missing) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, fmt.Errorf("get link %s: %w", name, err)
+	link, err := linkNamed(name)
+	if err != nil || link == nil {
+		return "", false, err
 	}
 	return link.Attrs().HardwareAddr.String(), true, nil
 }
@@ -284,8 +268,7 @@ func OwnHolder(addresses []netip.Addr) (held netip.Addr, link string, err error)
 			continue
 		}
 		holder, err := netlink.LinkByIndex(a.LinkIndex)
-		var missing netlink.LinkNotFoundError
-		if errors.As(err, &missing) {
+		if missingLink(err) {
 			continue
 		}
 		if err != nil {

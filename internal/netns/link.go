@@ -13,6 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// LinkGroup is the group of links that allocnet makes on the host with names that tell nothing of that. They have it from
+// the beginning, so a rule of udev marks them for network managers (dist/udev). It is "allo" in ASCII: operators number
+// groups from 1.
+const LinkGroup = 0x616c6c6f
+
 // SetLoopbackUp sets lo up. It is safe to repeat.
 func (n *Namespace) SetLoopbackUp() error {
 	loopback := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "lo"}}
@@ -41,10 +46,22 @@ func (n *Namespace) RemoveInterface(name string) error {
 	return nil
 }
 
+// linkNamed returns the link of the caller's namespace that has a name, also as an alternative one; nil if there is none.
+func linkNamed(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
+	if missingLink(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get link %s: %w", name, err)
+	}
+	return link, nil
+}
+
 // HasLinkNamed tells whether the caller's namespace has a link of the name.
 func HasLinkNamed(name string) (bool, error) {
-	_, found, err := LinkMTU(name)
-	return found, err
+	link, err := linkNamed(name)
+	return link != nil, err
 }
 
 // FindLink returns the name that a link of the caller's namespace has now, which is of the given kind and, unless
@@ -88,14 +105,9 @@ func onlyLink(links []netlink.Link, kind, mac string) string {
 
 // findLink returns nil if there is no such link.
 func findLink(name, kind, mac string) (netlink.Link, error) {
-	link, err := netlink.LinkByName(name)
-	switch {
-	case missingLink(err):
-		return nil, nil //nolint:nilnil // there is none
-	case err != nil:
-		return nil, fmt.Errorf("get link %s: %w", name, err)
-	case link.Attrs().Name != name || link.Type() != kind || mac != "" && !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac):
-		return nil, nil //nolint:nilnil // it is another one
+	link, err := linkNamed(name)
+	if link == nil || link.Attrs().Name != name || link.Type() != kind || mac != "" && !strings.EqualFold(link.Attrs().HardwareAddr.String(), mac) {
+		return nil, err // nil for another one
 	}
 	return link, nil
 }

@@ -191,8 +191,7 @@ func IsOwn(path string) (bool, error) {
 		return false, err
 	}
 	defer handle.Close() //nolint:errcheck // read only
-	n := Namespace{handle: handle}
-	return n.IsOwn()
+	return (&Namespace{handle: handle}).IsOwn()
 }
 
 // IsOwn tells whether the namespace is the caller's.

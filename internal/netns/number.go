@@ -200,7 +200,6 @@ func dumpAddresses(sockets map[int]*nl.SocketHandle, attributes ...*nl.RtAttr) (
 	return list, err
 }
 
-// attribute returns an attribute of a message that begins with a header of a size.
 func attribute(message []byte, header, kind int) ([]byte, bool) {
 	attributes, err := nl.ParseRouteAttr(message[min(len(message), (header+3)&^3):])
 	if err != nil {

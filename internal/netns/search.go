@@ -131,7 +131,6 @@ func unescape(path string) string {
 	return text
 }
 
-// descriptors adds the namespaces that are open.
 func (s *search) descriptors(dir string) {
 	file, err := os.Open(dir)
 	if err == nil {
@@ -172,7 +171,6 @@ func sharesFiles(pid, tid string) bool {
 	return errno == 0 && different == 0
 }
 
-// numbers returns the names in a directory that are numbers.
 func (s *search) numbers(dir string) []string {
 	file, err := os.Open(dir)
 	if err != nil {

@@ -105,10 +105,7 @@ func (n *Namespace) RoutesOf(iface string) ([]TableRoute, error) {
 }
 
 func tableRoute(r netlink.Route, family int) TableRoute {
-	t := TableRoute{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
-	if family == netlink.FAMILY_V6 {
-		t.Destination = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
+	t := TableRoute{Destination: all(family)} // older versions of the library have no destination then
 	if address, ok := addressOf(r.Dst); ok {
 		ones, _ := r.Dst.Mask.Size()
 		t.Destination = netip.PrefixFrom(address, ones)
@@ -117,6 +114,14 @@ func tableRoute(r netlink.Route, family int) TableRoute {
 		t.Gateway = gateway.Unmap()
 	}
 	return t
+}
+
+// all is the prefix of all addresses of a family.
+func all(family int) netip.Prefix {
+	if family == netlink.FAMILY_V6 {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
 func addressOf(network *net.IPNet) (netip.Addr, bool) {

@@ -51,14 +51,11 @@ func BuildPrograms() (hash string, err error) {
 	if err := os.MkdirAll(racedDir(), 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.Create(filepath.Join(Root(), "build", "programs.lock"))
+	unlock, err := files.LockFile(context.Background(), filepath.Join(Root(), "build", "programs.lock"), unix.LOCK_EX)
 	if err != nil {
 		return "", err
 	}
-	defer files.CloseLocked(lock)
-	if err := files.Lock(context.Background(), lock, unix.LOCK_EX); err != nil {
-		return "", err
-	}
+	defer unlock()
 	if err := build(programDir(), released, releasedFlags, folders); err != nil {
 		return "", err
 	}
@@ -100,7 +97,6 @@ func compile(path string, env, flags, folders []string) error {
 	return nil
 }
 
-// replace gives a file the content of another one, unless it has that already.
 func replace(fresh, path string) error {
 	now, err := os.ReadFile(fresh)
 	if err != nil {
@@ -112,7 +108,6 @@ func replace(fresh, path string) error {
 	return files.Replace(path, now, files.Options{Mode: 0o755})
 }
 
-// hashPrograms returns the hash of the programs that are there.
 func hashPrograms() (string, error) {
 	sum := sha256.New()
 	err := filepath.WalkDir(programDir(), func(path string, entry fs.DirEntry, err error) error {

@@ -138,7 +138,6 @@ func (l *Listing) Rules(family int) string {
 	return strings.Join(lines, "\n")
 }
 
-// queues lists the queueing disciplines.
 func (l *Listing) queues() string {
 	var lines []string
 	for _, q := range dump(l, func() ([]netlink.Qdisc, error) { return l.handle.QdiscList(nil) }) {

@@ -89,7 +89,7 @@ func SpoilLines(t testing.TB, path, words string) {
 
 // uplink makes the link that the network "vlan" needs.
 func uplink() error {
-	return runAll("ip link add uplink type veth peer name wire", "ip link set uplink up", "ip link set wire up")
+	return RunAll("ip link add uplink type veth peer name wire", "ip link set uplink up", "ip link set wire up")
 }
 
 // warmed are the networks of a configuration that Warm has set up in this sandbox.

@@ -169,8 +169,7 @@ func execute(cmd *exec.Cmd) (int, error) {
 
 // exitCode returns the exit code of a command, by what Run returned. One that was killed has 1.
 func exitCode(err error) (int, error) {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return max(exit.ExitCode(), 1), nil
 	}
 	if err != nil {
@@ -247,7 +246,7 @@ func prepare() error {
 	if err := ResetSysctls(); err != nil {
 		return err
 	}
-	return runAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
+	return RunAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
 }
 
 // MountSys mounts the sysfs of the new network namespace, and in it the control
@@ -269,7 +268,8 @@ func MountSys() error {
 	return os.Remove(aside)
 }
 
-func runAll(commands ...string) error {
+// RunAll runs commands, whose words are divided by blanks, until one fails.
+func RunAll(commands ...string) error {
 	for _, command := range commands {
 		words := strings.Fields(command)
 		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {

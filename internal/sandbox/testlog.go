@@ -62,7 +62,6 @@ func (l testLog) of(part int) string {
 
 func (l testLog) part(i int) string { return fmt.Sprintf("%s.%d", string(l), i) }
 
-// join writes the log of all parts.
 func (l testLog) join(parts int) error {
 	var logs []string
 	for i := range parts {

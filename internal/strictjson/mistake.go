@@ -69,7 +69,6 @@ type checker struct {
 	mistakes []*Mistake
 }
 
-// value checks what is decoded into a type.
 func (c *checker) value(t Text, into reflect.Type, of string) error {
 	if len(t.Data) == 0 {
 		return nil

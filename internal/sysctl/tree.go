@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is where procfs has the parameters.
 const root = "/proc/sys"
 
 // Tree has the parameters. It reads them through a mount of procfs of its own: in /proc/sys

@@ -50,12 +50,8 @@ func lockOutcome(file *os.File) bool {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return false
 	}
-	opened, err := file.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Lstat(file.Name())
-	return err == nil && os.SameFile(opened, named)
+	is, err := files.IsAt(file, file.Name())
+	return is && err == nil
 }
 
 // Remove removes the file, and releases its lock.

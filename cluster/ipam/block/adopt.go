@@ -48,14 +48,9 @@ func (l *Leases) Adopting() (bool, error) {
 	return err == nil && len(v.Unused) > 0, err
 }
 
-// hadBefore tells whether another instance was this node.
-func (s *session) hadBefore(h ipam.Host) bool {
-	return h.Instance != s.host.Instance && h.NodeID != "" && h.NodeID == s.host.NodeID
-}
-
 func (s *session) adopt(ctx context.Context, path string, o *owner, inUse func(b ipam.Block) (bool, error)) (bool, error) {
-	if !s.hadBefore(o.Host) {
-		return false, nil
+	if o.Host.Instance == s.host.Instance || o.Host.NodeID == "" || o.Host.NodeID != s.host.NodeID {
+		return false, nil // it was not this node
 	}
 	used, err := inUse(o.Block)
 	if err != nil {
@@ -115,18 +110,6 @@ func (s *session) answered(ctx context.Context, instance string) (bool, error) {
 	return err != nil || content.Challenger != s.host.Instance, nil
 }
 
-// Answers asks an instance of this node to say that it lives, and tells whether it has since it was
-// asked last: yes if it was not asked yet. The caller has locked the store.
-func (l *Leases) Answers(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error) {
-	s := &session{Leases: l, store: store, host: self}
-	answers, err := s.answered(ctx, instance)
-	if err != nil || !answers {
-		return false, err
-	}
-	return true, s.challenge(ctx, ipam.Host{Instance: instance, NodeID: self.NodeID, NodeName: self.NodeName})
-}
-
-// take makes a block this host's.
 func (s *session) take(ctx context.Context, path string, o *owner) (bool, error) {
 	r, err := s.intend(ctx, o.Block)
 	if err != nil {

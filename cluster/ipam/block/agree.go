@@ -49,7 +49,6 @@ func (s *session) tryAgree(ctx context.Context) error {
 	return s.record(ctx, own)
 }
 
-// stored reads the configuration of the pool.
 func (s *session) stored(ctx context.Context, path string) (ipam.PoolContent, uint64, error) {
 	entry, err := s.store.Get(ctx, path)
 	if err != nil {

@@ -95,7 +95,6 @@ func (s *session) withinLimit(family ipam.Family) error {
 	return fmt.Errorf("%w: pool %s: this host has %d blocks of IPv%d, and maxBlocks is %d", ipam.ErrExhausted, s.Config.Pool, n, family, s.Config.MaxBlocks)
 }
 
-// intend writes the record of a claim.
 func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
 	r := s.reached(Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time, Boot: s.host.Boot})
 	return r, s.edit(ctx, func(all *records) error {
@@ -179,7 +178,6 @@ func (v *view) note(path string, index uint64) {
 	}
 }
 
-// as returns the record in another state.
 func (r Record) as(s State, claim string, index uint64) Record {
 	r.State, r.Claim, r.Index = s, claim, index
 	return r
@@ -237,7 +235,6 @@ func (s *session) guess(slots ipam.Slots, reason error) (ipam.Block, error) {
 
 var errTaken = fmt.Errorf("%w: all are claimed", ipam.ErrExhausted)
 
-// claimable returns why a slot is not to be claimed.
 func (s *session) claimable(b ipam.Block) error {
 	path := s.path(b)
 	_, listed := s.view.entries[path]

@@ -37,7 +37,6 @@ type moment struct {
 
 func (m moment) isZero() bool { return m.Time.IsZero() }
 
-// moment returns the present one.
 func (l *Leases) moment(boot string) moment {
 	return moment{Time: l.clock.now().UTC(), Uptime: int64(l.clock.uptime()), Boot: boot}
 }

@@ -5,7 +5,6 @@ package block
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -24,7 +23,6 @@ type disk interface {
 	lock(ctx context.Context) (unlock func(), err error)
 }
 
-// directory is the disk of a real host.
 type directory struct {
 	path, lockName string
 	// volatile: the directory is gone after a boot, and may be missing.
@@ -51,17 +49,5 @@ func (d *directory) write(name string, data []byte) error {
 }
 
 func (d *directory) lock(ctx context.Context) (func(), error) {
-	if err := os.MkdirAll(d.path, 0o700); err != nil {
-		return nil, err
-	}
-	path := d.pathOf(d.lockName)
-	file, err := files.Open(path, os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := files.Lock(ctx, file, unix.LOCK_EX); err != nil {
-		_ = file.Close() // never written
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { files.CloseLocked(file) }, nil
+	return files.LockFile(ctx, d.pathOf(d.lockName), unix.LOCK_EX)
 }

@@ -45,7 +45,8 @@ func (l *Leases) SetEndpoint(ctx context.Context, e ipam.Endpoint) error {
 		}
 	}
 	r, err := l.readRecords(instance)
-	if err != nil || len(r.reachedElsewhere(e)) == 0 {
+	isElsewhere := func(r Record) bool { return r.State == Held && r.Endpoint != e }
+	if err != nil || !slices.ContainsFunc(r.Blocks, isElsewhere) {
 		return err
 	}
 	return l.withSole(ctx, func(s *session) error { return s.announce(ctx) })
@@ -102,11 +103,6 @@ func (l *Leases) readEndpoint(instance string) (*ipam.Endpoint, error) {
 		return nil, fmt.Errorf("%s: %w: blocks are claimed without an endpoint, and other hosts do not reach them; start the agent, which writes the file", l.pool.pathOf(endpointFile), err)
 	}
 	return &e.Endpoint, nil
-}
-
-// reachedElsewhere returns the records of held blocks whose entries have another endpoint.
-func (r *records) reachedElsewhere(e ipam.Endpoint) []Record {
-	return slices.DeleteFunc(slices.Clone(r.Blocks), func(r Record) bool { return r.State != Held || r.Endpoint == e })
 }
 
 // loadEndpoint reads where this host is reached. A file that cannot be used stops nothing but

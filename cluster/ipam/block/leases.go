@@ -4,6 +4,7 @@
 package block
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -89,9 +90,7 @@ type Leases struct {
 
 // New returns the leases of a pool. It reads nothing.
 func New(o Options) *Leases {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	dir := filepath.Join(o.Config.StateDir, "ipam")
 	run := filepath.Join(o.Config.RunDir, "ipam")
 	return &Leases{Options: o, clock: kernelClock{}, random: randomID, pick: mathrand.N[uint64],

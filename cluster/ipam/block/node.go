@@ -257,7 +257,6 @@ func (r *records) fence() int64 {
 	return r.Fence
 }
 
-// enter begins a boot.
 func (r *registration) enter() {
 	if r.node.Boot != r.host.Boot {
 		r.node.Registered, r.node.Seen, r.node.Renewed = moment{}, moment{}, moment{}

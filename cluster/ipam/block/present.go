@@ -14,7 +14,6 @@ import (
 // wrote in this boot. A state directory that was restored from a backup has others.
 const presentFile, presentVersion = "present.json", 1
 
-// present is what a host wrote last.
 type present struct {
 	Version    int    `json:"version"`
 	Boot       string `json:"boot"`
@@ -39,10 +38,4 @@ func (l *Leases) isPresent(r *records) (bool, error) {
 // that is killed in between leaves, or a backup has, are verified again.
 func (l *Leases) writePresent(r *records) error {
 	return writeJSON(l.run, presentFile, present{presentVersion, r.Boot, r.Generation})
-}
-
-// doubt forgets what records say of this boot: they may be older than it.
-func (r *records) doubt() {
-	r.doubted, r.Verified = true, moment{}
-	r.close()
 }

@@ -88,7 +88,8 @@ func (l *Leases) readRecords(instance string) (*records, error) {
 	}
 	present, err := l.isPresent(r)
 	if !present {
-		r.doubt()
+		r.doubted, r.Verified = true, moment{} // they may be older than this boot
+		r.close()
 	}
 	return r, err
 }
@@ -121,7 +122,6 @@ func (l *Leases) readWritten(instance string) (*records, error) {
 	return r, nil
 }
 
-// validate returns why the records cannot be used.
 func (r *records) validate(pool string) error {
 	switch {
 	case r.Version != recordsVersion:

@@ -75,7 +75,6 @@ func (l *Leases) unused(ctx context.Context, idle time.Duration, spare int) (boo
 	return len(unused)+len(r.releasing()) > 0, err
 }
 
-// releasing are the blocks that are to be given back.
 func (r *records) releasing() []Record {
 	return slices.DeleteFunc(slices.Clone(r.Blocks), func(b Record) bool { return b.State != Releasing })
 }

@@ -174,12 +174,10 @@ func (s *session) isOfCopy(b ipam.Block, o *owner) bool {
 	return s.copied && s.owns(o) && !s.mayBeOurs(b, o)
 }
 
-// isOurBoot tells whether a boot is one of this machine.
 func (s *session) isOurBoot(boot string) bool {
 	return boot == s.host.Boot || slices.Contains(s.boots, boot)
 }
 
-// owns tells whether an entry is this host's.
 func (s *session) owns(o *owner) bool {
 	return o != nil && o.err == nil && o.Host.Instance == s.host.Instance
 }

@@ -102,7 +102,6 @@ func (l *Leases) Refresh(ctx context.Context) error {
 	return l.Verify(ctx)
 }
 
-// attempted records that a process has begun to verify.
 func (l *Leases) attempted(ctx context.Context, self ipam.Host, now moment) error {
 	s := &session{Leases: l, host: self}
 	return s.edit(ctx, func(r *records) error { r.Attempted = now; return nil })
@@ -180,18 +179,25 @@ func (s *session) verifyOwned(ctx context.Context, r Record) error {
 		return nil
 	}
 	o, err := s.owner(ctx, s.path(r.Block))
+	if err == nil && o == nil {
+		return s.assert(ctx, r)
+	}
+	return s.compare(ctx, r, o, err)
+}
+
+// compare makes a record what the entry says of its block, which was there.
+func (s *session) compare(ctx context.Context, r Record, o *owner, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case o == nil:
-		return s.assert(ctx, r)
+		return fmt.Errorf("block %s: %w: it changes at the moment", r.Block, ipam.ErrConflict)
 	case !s.owns(o) || s.isOfCopy(r.Block, o):
 		return s.lose(ctx, r, o)
 	}
 	return s.keep(ctx, r, r.found(o))
 }
 
-// keep replaces a record that has changed.
 func (s *session) keep(ctx context.Context, was, now Record) error {
 	if was == now {
 		return nil
@@ -216,15 +222,7 @@ func (s *session) assert(ctx context.Context, r Record) error {
 	index, err := s.store.Create(ctx, s.path(r.Block), s.content(r))
 	if errors.Is(err, ipam.ErrConflict) {
 		o, err := s.owner(ctx, s.path(r.Block))
-		switch {
-		case err != nil:
-			return err
-		case o == nil:
-			return fmt.Errorf("block %s: %w: it changes at the moment", r.Block, ipam.ErrConflict)
-		case !s.owns(o) || s.isOfCopy(r.Block, o):
-			return s.lose(ctx, r, o)
-		}
-		return s.keep(ctx, r, r.found(o))
+		return s.compare(ctx, r, o, err)
 	}
 	if err != nil {
 		return fmt.Errorf("create block %s again: %w", r.Block, err)

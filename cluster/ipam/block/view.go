@@ -61,7 +61,6 @@ type past struct {
 	Claim string `json:"claim"`
 }
 
-// suspects are entries by path.
 type suspects map[string]suspect
 
 // suspect is an entry, and when it was first seen so.
@@ -89,14 +88,10 @@ func (l *Leases) readView(now moment) (*view, error) {
 	if v.Gone == nil {
 		v.Gone = map[string]moment{}
 	}
-	if v.Unused == nil {
-		v.Unused = suspects{}
-	}
-	if v.Useless == nil {
-		v.Useless = suspects{}
-	}
-	if v.Silent == nil {
-		v.Silent = suspects{}
+	for _, all := range []*suspects{&v.Unused, &v.Useless, &v.Silent} {
+		if *all == nil {
+			*all = suspects{}
+		}
 	}
 	v.rebase(now)
 	return v, nil
@@ -128,7 +123,6 @@ func (v *view) had(path string) {
 	}
 }
 
-// writeView writes what has changed.
 func (s *session) writeView() error {
 	data, err := json.Marshal(s.view)
 	if err != nil || bytes.Equal(data, s.view.written) {

@@ -78,11 +78,9 @@ func (s *Store) awaitChange(ctx context.Context, after uint64) error {
 
 // watch returns a file to read events of the directory from: each change replaces the counter.
 func (s *Store) watch() (*os.File, error) {
-	lock, err := s.openLock()
-	if err != nil {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
-	_ = lock.Close() // it made the directory
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("inotify: %w", err)

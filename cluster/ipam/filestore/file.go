@@ -6,7 +6,6 @@ package filestore
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,8 +31,6 @@ func (s *Store) file(path string) string {
 	return filepath.Join(s.dir, strings.ReplaceAll(path, "/", ","))
 }
 
-func pathOf(name string) string { return strings.ReplaceAll(name, ",", "/") }
-
 // encode returns an entry's file: a line with its index, and its content.
 func encode(content []byte, index uint64) []byte {
 	return append(fmt.Appendf(nil, "%d\n", index), content...)
@@ -44,14 +41,9 @@ const mostBytes = ipam.MaxContent + 32
 
 // readFile reads an entry's file, or the counter's.
 func readFile(path string) (content []byte, index uint64, err error) {
-	file, err := files.Open(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	data, err := files.ReadStart(path, os.O_RDONLY|unix.O_NOFOLLOW, mostBytes+1)
 	if err != nil {
 		return nil, 0, err
-	}
-	defer file.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(file, mostBytes+1))
-	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
 	}
 	first, content, _ := bytes.Cut(data, []byte("\n"))
 	index, err = strconv.ParseUint(string(first), 10, 64)

@@ -137,38 +137,21 @@ func (s *Store) locked(ctx context.Context, how int, do func() error) error {
 	if ctx.Err() != nil {
 		return s.unavailable(context.Cause(ctx))
 	}
-	lock, err := s.openLock()
+	unlock, err := files.LockFile(ctx, filepath.Join(s.dir, lockName), how)
 	if err != nil {
 		return s.unavailable(err)
 	}
-	defer files.CloseLocked(lock)
-	if err := files.Lock(ctx, lock, how); err != nil {
-		return s.unavailable(fmt.Errorf("wait for %s: %w", lock.Name(), err))
-	}
+	defer unlock()
 	if err = do(); err == nil || errors.Is(err, ipam.ErrConflict) || errors.Is(err, ipam.ErrNotFound) || errors.Is(err, ipam.ErrRefused) {
 		return err
 	}
 	return s.unavailable(err)
 }
 
-// openLock opens the lock, and makes it and the directory if they are missing.
-func (s *Store) openLock() (*os.File, error) {
-	path := filepath.Join(s.dir, lockName)
-	lock, err := files.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return lock, err
-	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, err
-	}
-	return files.Open(path, os.O_RDONLY|os.O_CREATE, 0o600)
-}
-
 func (s *Store) unavailable(err error) error {
 	return fmt.Errorf("%w: directory %s: %w", ipam.ErrUnavailable, s.dir, err)
 }
 
-// read reads an entry.
 func (s *Store) read(path string) (ipam.Entry, error) {
 	if !valid(path) {
 		return ipam.Entry{}, fmt.Errorf("%w: path %q: want 1 to 128 of a-z, A-Z, 0-9, -, _, ~ and /", ipam.ErrRefused, path)
@@ -188,7 +171,7 @@ func (s *Store) entries(prefix string) ([]ipam.Entry, error) {
 	}
 	var found []ipam.Entry
 	for _, file := range files {
-		path := pathOf(file.Name())
+		path := strings.ReplaceAll(file.Name(), ",", "/")
 		if !strings.HasPrefix(path, prefix) || !valid(path) {
 			continue
 		}

@@ -117,7 +117,6 @@ func (x verbs) check(c *plugin.Call) error {
 	return p.Check(c.Ctx, ownCall(c))
 }
 
-// status returns whether a pool can serve an ADD.
 func (x verbs) status(c *plugin.Call) error {
 	p, asked := x.plugin()
 	err := p.Status(c.Ctx, ownCall(c))

@@ -6,6 +6,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/leases"
 )
 
@@ -63,17 +65,26 @@ func (a *Addresses) Lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = store.Close() }, nil // nothing was written
 }
 
+// locked calls do with the leases, under their lock.
+func (a *Addresses) locked(ctx context.Context, do func(*leases.Store) error) error {
+	store, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
+	return do(store)
+}
+
 // Of returns the addresses that an attachment has leases of.
-func (a *Addresses) Of(ctx context.Context, owner ipam.Owner) ([]netip.Addr, error) {
+func (a *Addresses) Of(ctx context.Context, owner ipam.Owner) (found []netip.Addr, err error) {
 	if err := a.checkDataDir(); err != nil {
 		return nil, err
 	}
-	store, err := a.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	return find(store, owner), nil
+	err = a.locked(ctx, func(store *leases.Store) error {
+		found = find(store, owner)
+		return nil
+	})
+	return found, err
 }
 
 func find(store *leases.Store, owner ipam.Owner) []netip.Addr {
@@ -88,33 +99,31 @@ func find(store *leases.Store, owner ipam.Owner) []netip.Addr {
 
 // Release takes back all addresses of an attachment. It is no error if there is none.
 func (a *Addresses) Release(ctx context.Context, owner ipam.Owner) error {
-	store, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	for _, address := range find(store, owner) {
-		// Without its history an address has no cooldown, but its owner is gone all the same.
-		err = errors.Join(err, a.record(address, a.now().UnixNano()))
-	}
-	return errors.Join(err, store.RemoveByID(owner.ContainerID, owner.Interface))
+	return a.locked(ctx, func(store *leases.Store) (err error) {
+		for _, address := range find(store, owner) {
+			// Without its history an address has no cooldown, but its owner is gone all the same.
+			err = errors.Join(err, a.record(address, a.now().UnixNano()))
+		}
+		return errors.Join(err, store.RemoveByID(owner.ContainerID, owner.Interface))
+	})
 }
 
 // Return takes back those of the addresses that an attachment has.
 func (a *Addresses) Return(ctx context.Context, owner ipam.Owner, addresses []netip.Addr) error {
-	store, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	var errs []error
-	for _, address := range find(store, owner) {
-		if slices.Contains(addresses, address) {
-			_, err := store.Remove(owner.ContainerID, owner.Interface, address.AsSlice())
-			errs = append(errs, a.record(address, a.now().UnixNano()), err)
+	return a.locked(ctx, func(store *leases.Store) error {
+		var errs []error
+		for _, address := range find(store, owner) {
+			if slices.Contains(addresses, address) {
+				errs = append(errs, a.record(address, a.now().UnixNano()), remove(store, owner, address))
+			}
 		}
-	}
-	return errors.Join(errs...)
+		return errors.Join(errs...)
+	})
+}
+
+func remove(store *leases.Store, owner ipam.Owner, address netip.Addr) error {
+	_, err := store.Remove(owner.ContainerID, owner.Interface, address.AsSlice())
+	return err
 }
 
 // record sets the entry of an address in the history of its block, if it is one of a block.
@@ -135,16 +144,12 @@ func (a *Addresses) record(address netip.Addr, entry int64) error {
 // Quarantine takes back an address of an attachment because another host uses it. It is not
 // given out for an hour.
 func (a *Addresses) Quarantine(ctx context.Context, owner ipam.Owner, address netip.Addr) error {
-	store, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	if err := a.record(address, -a.now().Add(maxQuarantine).UnixNano()); err != nil {
-		return err
-	}
-	_, err = store.Remove(owner.ContainerID, owner.Interface, address.AsSlice())
-	return err
+	return a.locked(ctx, func(store *leases.Store) error {
+		if err := a.record(address, -a.now().Add(maxQuarantine).UnixNano()); err != nil {
+			return err
+		}
+		return remove(store, owner, address)
+	})
 }
 
 // Lease is an address that an attachment has.
@@ -155,75 +160,66 @@ type Lease struct {
 }
 
 // Leases returns all leases, in no order.
-func (a *Addresses) Leases(ctx context.Context) ([]Lease, error) {
-	store, err := a.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	leased, err := a.leased()
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Lease, 0, len(leased))
-	for address := range leased {
-		id, ifName, exists, err := store.Owner(address.AsSlice())
+func (a *Addresses) Leases(ctx context.Context) (all []Lease, err error) {
+	err = a.locked(ctx, func(store *leases.Store) error {
+		leased, err := a.leased()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		info, err := os.Stat(filepath.Join(a.config.DataDir, a.config.Pool, address.String()))
-		if !exists || errors.Is(err, fs.ErrNotExist) { // removed by a program without a lock
-			continue
+		for address := range leased {
+			holder, exists, err := holderOf(store, address)
+			if err != nil {
+				return err
+			}
+			info, err := os.Stat(filepath.Join(a.config.DataDir, a.config.Pool, address.String()))
+			if !exists || errors.Is(err, fs.ErrNotExist) { // removed by a program without a lock
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			all = append(all, Lease{address, holder, info.ModTime()})
 		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Lease{address, ipam.Owner{ContainerID: id, Interface: ifName}, info.ModTime()})
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }
 
-// Owner returns whose lease an address has. It returns false if it has none.
-func (a *Addresses) Owner(ctx context.Context, address netip.Addr) (ipam.Owner, bool, error) {
-	store, err := a.open(ctx)
-	if err != nil {
-		return ipam.Owner{}, false, err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
+func holderOf(store *leases.Store, address netip.Addr) (ipam.Owner, bool, error) {
 	id, ifName, leased, err := store.Owner(address.AsSlice())
 	return ipam.Owner{ContainerID: id, Interface: ifName}, leased, err
 }
 
+// Owner returns whose lease an address has. It returns false if it has none.
+func (a *Addresses) Owner(ctx context.Context, address netip.Addr) (holder ipam.Owner, leased bool, err error) {
+	err = a.locked(ctx, func(store *leases.Store) error {
+		holder, leased, err = holderOf(store, address)
+		return err
+	})
+	return holder, leased, err
+}
+
 // Add makes the lease of a reserved address. That of the same owner is no error.
-func (a *Addresses) Add(ctx context.Context, address netip.Addr, owner ipam.Owner) error {
+func (a *Addresses) Add(ctx context.Context, address netip.Addr, of ipam.Owner) error {
 	if err := a.useDataDir(); err != nil {
 		return err
 	}
-	store, err := a.open(ctx)
-	if err != nil {
+	return a.locked(ctx, func(store *leases.Store) error {
+		made, err := store.Create(of.ContainerID, of.Interface, address.AsSlice())
+		if err != nil || made {
+			return err
+		}
+		holder, _, err := holderOf(store, address)
+		if err == nil && holder != of {
+			err = errdefs.As(errdefs.Unavailable, fmt.Errorf("%s is leased to %s of the container %s on this host", address, holder.Interface, holder.ContainerID))
+		}
 		return err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	made, err := store.Create(owner.ContainerID, owner.Interface, address.AsSlice())
-	if err != nil || made {
-		return err
-	}
-	id, ifName, _, err := store.Owner(address.AsSlice())
-	if holder := (ipam.Owner{ContainerID: id, Interface: ifName}); err == nil && holder != owner {
-		err = &HeldError{Address: address, Owner: holder}
-	}
-	return err
+	})
 }
 
 // Remove removes the lease of a reserved address if it is this owner's.
 func (a *Addresses) Remove(ctx context.Context, address netip.Addr, owner ipam.Owner) error {
-	store, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
-	_, err = store.Remove(owner.ContainerID, owner.Interface, address.AsSlice())
-	return err
+	return a.locked(ctx, func(store *leases.Store) error { return remove(store, owner, address) })
 }
 
 // Forget removes the history of a block. The lease lock is held.

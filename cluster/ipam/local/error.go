@@ -5,26 +5,11 @@ package local
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
-	"github.com/allocnet/allocnet/internal/errdefs"
 )
-
-// HeldError is an address that another attachment of this host has.
-type HeldError struct {
-	Address netip.Addr
-	Owner   ipam.Owner
-}
-
-func (e *HeldError) Error() string {
-	return fmt.Sprintf("%s is leased to %s of the container %s on this host", e.Address, e.Owner.Interface, e.Owner.ContainerID)
-}
-
-// Kind is that of package errdefs.
-func (*HeldError) Kind() errdefs.Kind { return errdefs.Unavailable }
 
 // FullError is the blocks of this host without a free address.
 type FullError struct {

@@ -82,7 +82,6 @@ func openFile(dir string, b ipam.Block, flags int) (*history, error) {
 // of a prefix.
 const maxBits = 16
 
-// size is the number of addresses of a block.
 func size(b ipam.Block) int { return 1 << (b.Addr().BitLen() - b.Bits()) }
 
 func (h *history) read() error {
@@ -98,7 +97,6 @@ func (h *history) read() error {
 	return nil
 }
 
-// set changes the entry of an address.
 func (h *history) set(offset int, entry int64) error {
 	if h.entries[offset] == entry {
 		return nil

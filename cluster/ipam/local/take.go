@@ -151,7 +151,6 @@ func (h *history) leased(all map[netip.Addr]bool) func(offset int) bool {
 	return func(offset int) bool { return all[ipam.At(h.block, offset)] }
 }
 
-// take takes an address of each family.
 func (t *taking) take(families []ipam.Family) error {
 	full := &FullError{Pool: t.config.Pool}
 	for _, f := range families {
@@ -174,7 +173,6 @@ func (t *taking) take(families []ipam.Family) error {
 	return nil
 }
 
-// takeOne takes an address of a family. It returns false if there is none.
 func (t *taking) takeOne(f ipam.Family) (bool, error) {
 	for {
 		c, ok := t.next(f)
@@ -187,7 +185,6 @@ func (t *taking) takeOne(f ipam.Family) (bool, error) {
 	}
 }
 
-// of returns the histories of a family.
 func (t *taking) of(f ipam.Family) []*history {
 	return slices.Collect(func(yield func(*history) bool) {
 		for _, h := range t.histories {
@@ -256,9 +253,7 @@ func (t *taking) count(f ipam.Family, full *FullError) {
 func (t *taking) undo() error {
 	var errs []error
 	for _, c := range t.taken {
-		errs = append(errs, c.set(c.offset, c.before))
-		_, err := t.store.Remove(t.owner.ContainerID, t.owner.Interface, ipam.At(c.block, c.offset).AsSlice())
-		errs = append(errs, err)
+		errs = append(errs, c.set(c.offset, c.before), remove(t.store, t.owner, ipam.At(c.block, c.offset)))
 	}
 	return errors.Join(errs...)
 }

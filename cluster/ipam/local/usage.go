@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/leases"
 )
 
 // Count are the addresses of a block.
@@ -48,12 +49,11 @@ func (a *Addresses) Count(ctx context.Context, blocks []ipam.Block) ([]Count, er
 
 // Leased returns the addresses that have a lease, in no order.
 func (a *Addresses) Leased(ctx context.Context) ([]netip.Addr, error) {
-	unlock, err := a.Lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	leased, err := a.leased()
+	var leased map[netip.Addr]bool
+	err := a.locked(ctx, func(*leases.Store) (err error) {
+		leased, err = a.leased()
+		return err
+	})
 	return slices.Collect(maps.Keys(leased)), err
 }
 

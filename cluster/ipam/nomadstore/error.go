@@ -23,8 +23,7 @@ func Policy(namespace string) string {
 
 // classify returns the error of a Store for that of a request.
 func (s *Store) classify(r rest.Request, err error) error {
-	var token *rest.TokenError
-	if errors.As(err, &token) {
+	if _, ok := errors.AsType[*rest.TokenError](err); ok {
 		return fmt.Errorf("%w: %w", ipam.ErrRefused, err) // nothing was sent
 	}
 	var answer *rest.Error

@@ -103,7 +103,6 @@ func (s *Store) Delete(ctx context.Context, path string, index uint64) error {
 	return err
 }
 
-// request returns a request for the variable.
 func request(method, path string) rest.Request {
 	return rest.Request{Method: method, Path: "/v1/var/" + path, Query: url.Values{}, MostBytes: mostBytes}
 }

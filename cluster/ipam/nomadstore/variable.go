@@ -18,7 +18,6 @@ const item = "entry"
 // mostBytes of a variable are read: Nomad's 64 KiB, of which JSON can make six times as much.
 const mostBytes = 512 << 10
 
-// variable is a variable in Nomad's API.
 type variable struct {
 	Path        string
 	ModifyIndex uint64
@@ -58,7 +57,6 @@ func decodeExisting(body []byte, path string) (variable, error) {
 	return v, err
 }
 
-// decode reads an answer about the variable at the path.
 func decode(body []byte, path string) (variable, error) {
 	var v variable
 	if err := json.Unmarshal(body, &v); err != nil {

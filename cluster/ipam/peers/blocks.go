@@ -36,7 +36,6 @@ type Invalid struct {
 	Err  error
 }
 
-// sort puts all in order.
 func (b *Blocks) sort() {
 	slices.SortFunc(b.Own, ipam.Block.Compare)
 	slices.SortFunc(b.Remote, func(x, y Remote) int { return x.Block.Compare(y.Block) })

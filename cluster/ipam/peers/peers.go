@@ -4,6 +4,7 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,9 +63,7 @@ type entry struct {
 
 // New returns the blocks of a pool. It reads nothing.
 func New(o Options) *Peers {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	return &Peers{o: o, entries: map[string]entry{}}
 }
 
@@ -165,7 +164,6 @@ func (p *Peers) checkPath(path string) error {
 	return nil
 }
 
-// decode reads a content.
 func (p *Peers) decode(got ipam.Entry) entry {
 	c, err := ipam.DecodeBlock(got.Content, p.o.Config)
 	if err == nil && ipam.BlockPath(p.o.Config.Pool, c.Block) != got.Path {

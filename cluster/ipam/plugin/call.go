@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -152,7 +151,7 @@ func (c Call) previous(pool *ipam.Config) ([]netip.Addr, error) {
 	var addresses []netip.Addr
 	for _, ip := range result.IPs {
 		address, ok := netip.AddrFromSlice(ip.Address.IP)
-		if address = address.Unmap(); !ok || !inRange(pool, address) { // of another plugin of the chain
+		if address = address.Unmap(); !ok || !ipam.AnyContains(pool.Subnets(), address) { // of another plugin of the chain
 			continue
 		}
 		if err := unchanged(pool, ip, address); err != nil {
@@ -184,8 +183,4 @@ func prevResult(conf *config) (*current.Result, error) {
 		return nil, err
 	}
 	return current.NewResultFromResult(conf.PrevResult)
-}
-
-func inRange(pool *ipam.Config, address netip.Addr) bool {
-	return slices.ContainsFunc(pool.Subnets(), func(p netip.Prefix) bool { return p.Contains(address) })
 }

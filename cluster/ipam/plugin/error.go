@@ -13,13 +13,11 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// cniError returns an error of a pool as the error object of the CNI specification.
 func cniError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var own *types.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*types.Error](err); ok {
 		return own
 	}
 	return coded(codeOf(err), err)
@@ -32,14 +30,12 @@ func codeOf(err error) uint {
 	case errdefs.Unavailable, errdefs.Timeout, errdefs.Conflict:
 		return types.ErrTryAgainLater
 	}
-	var file *fs.PathError
-	if errors.As(err, &file) {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return types.ErrIOFailure
 	}
 	return types.ErrInternal
 }
 
-// unavailable returns the error of STATUS.
 func unavailable(err error) error {
 	if err == nil {
 		return nil

@@ -216,6 +216,15 @@ func (p *Pool) Recover(ctx context.Context, always bool, used func() ([]netip.Ad
 	return p.blocks.Recover(ctx, always, used)
 }
 
+// SetEndpoint records where this host is reached; see block.Leases.
+func (p *Pool) SetEndpoint(ctx context.Context, e ipam.Endpoint) error {
+	return p.blocks.SetEndpoint(ctx, e)
+}
+
+// Leave gives back the blocks without leases, and forgets where this host is reached; see
+// block.Leases.
+func (p *Pool) Leave(ctx context.Context) ([]ipam.Block, error) { return p.blocks.Leave(ctx) }
+
 // Reserve keeps a reserved address for a job before an allocation has it.
 func (p *Pool) Reserve(ctx context.Context, address netip.Addr, job ipam.Job) error {
 	if err := ipam.ValidateKey(job.Key); err != nil {

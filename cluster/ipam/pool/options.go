@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/reserved"
 )
 
 // Options are what a Pool needs.
@@ -39,11 +40,4 @@ type Options struct {
 }
 
 // Holder says what Nomad knows of those who hold addresses and blocks.
-type Holder interface {
-	// Ended returns since when an allocation is complete or failed, by Nomad's word. It is the
-	// zero time if the allocation is anything else, lost and unknown included, or if Nomad does
-	// not know it: its tasks may run.
-	Ended(ctx context.Context, namespace, allocation string) (time.Time, error)
-	// Gone returns whether Nomad does not know the node, and none of its allocations lives.
-	Gone(ctx context.Context, nodeID string) (bool, error)
-}
+type Holder = reserved.Holder

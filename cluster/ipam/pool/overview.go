@@ -78,7 +78,6 @@ func (p *Pool) Show(ctx context.Context) (Overview, error) {
 	return o, nil
 }
 
-// each reads all entries with a prefix.
 func each(ctx context.Context, store ipam.Store, prefix string, do func(ipam.Entry)) error {
 	listing, err := store.List(ctx, prefix, 0)
 	if err != nil {

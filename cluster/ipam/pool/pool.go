@@ -4,11 +4,11 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -36,12 +36,8 @@ func New(o Options) *Pool {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	if o.Grace == 0 {
-		o.Grace = time.Hour
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
+	o.Grace = cmp.Or(o.Grace, time.Hour)
 	p := &Pool{o: o, local: local.New(o.Config, o.Now)}
 	p.blocks = block.New(block.Options{
 		Config: o.Config, Addresses: p.local, Connect: o.Open, Fence: o.Fence, Logger: o.Logger,
@@ -58,23 +54,9 @@ func New(o Options) *Pool {
 // processes of this host claim blocks one after the other, store.lock, under which they use the
 // store, and the lease lock. conflicts.lock is taken alone.
 func (p *Pool) lock(ctx context.Context, name string) (unlock func(), err error) {
-	dir := p.dir()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	path := filepath.Join(dir, name)
-	file, err := files.Open(path, os.O_CREATE|os.O_RDONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := files.Lock(ctx, file, unix.LOCK_EX); err != nil {
-		_ = file.Close() // never written
-		return nil, fmt.Errorf("lock %s, which another process has: %w", path, err)
-	}
-	return func() { files.CloseLocked(file) }, nil
+	return files.LockFile(ctx, filepath.Join(p.dir(), name), unix.LOCK_EX)
 }
 
-// dir has what this host knows of the pool.
 func (p *Pool) dir() string {
 	return filepath.Join(p.o.Config.StateDir, "ipam", "pools", p.o.Config.Pool)
 }

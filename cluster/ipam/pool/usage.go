@@ -104,7 +104,6 @@ func (p *Pool) overview(ctx context.Context) (*block.Overview, error) {
 	return p.blocks.Overview()
 }
 
-// sum adds up the blocks of a family.
 func (u *Usage) sum(f ipam.Family) FamilyUsage {
 	s := FamilyUsage{Family: f}
 	for _, b := range u.Blocks {
@@ -116,7 +115,6 @@ func (u *Usage) sum(f ipam.Family) FamilyUsage {
 	return s
 }
 
-// family returns the sum of a family.
 func (u *Usage) family(f ipam.Family) Count {
 	for _, s := range u.Families {
 		if s.Family == f {

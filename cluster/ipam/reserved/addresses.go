@@ -4,6 +4,7 @@
 package reserved
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"net/netip"
@@ -27,7 +28,7 @@ type Holder interface {
 }
 
 // Guard says whether this host may write entries of the pool: of two clones of a machine, one
-// must not believe that what the other holds is its own. block.Leases is one.
+// must not believe that what the other holds is its own. block.Leases is one. Its caller has locked the store.
 type Guard interface {
 	// Identify fails on a clone. It returns whether there may be another clone that has had no
 	// time to say so: then nothing is given back that an attachment has not given back here.
@@ -79,9 +80,7 @@ type Options struct {
 
 // New returns the reserved addresses of a pool. It does no I/O.
 func New(o Options) *Addresses {
-	if o.Grace == 0 {
-		o.Grace = time.Hour
-	}
+	o.Grace, o.Logger = cmp.Or(o.Grace, time.Hour), cmp.Or(o.Logger, hclog.NewNullLogger())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -112,11 +111,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-func (a *Addresses) log() hclog.Logger {
-	if a.o.Logger == nil {
-		return hclog.NewNullLogger()
-	}
-	return a.o.Logger
 }

@@ -33,7 +33,6 @@ func sameJob(one, other ipam.Job) bool {
 	return one.Namespace == other.Namespace && one.Job == other.Job
 }
 
-// isKept returns whether an address is kept when it is free.
 func isKept(c ipam.AddressContent) bool { return c.Reserved || c.Job.Key != "" }
 
 // take takes one address, unless it is another's. What is remembered of an entry is not enough: in a store
@@ -71,7 +70,6 @@ func (s *session) isMore(address netip.Addr, request ipam.Request) bool {
 	return !s.view.at(address).isFor(request.Job, ipam.FamilyOf(address))
 }
 
-// mayTake returns why an address cannot be taken.
 func (s *session) mayTake(ctx context.Context, address netip.Addr, c claimant) error {
 	leased, ok, err := s.a.o.Leases.Owner(ctx, address)
 	if err != nil {
@@ -213,7 +211,8 @@ func (s *session) belowLimit(address netip.Addr, c claimant) error {
 	if !s.isLimited(address, c.Job) || count < limit {
 		return nil
 	}
-	return &LimitError{c.Job.Job, count, limit}
+	return fmt.Errorf("%w: job %q has %d reserved addresses already, and maxReservedPerJob is %d: stop allocations of it, or let an operator unreserve some",
+		ipam.ErrInvalid, c.Job.Job, count, limit)
 }
 
 // countOf returns how many addresses of a job the limit counts.
@@ -241,7 +240,7 @@ func (s *session) write(ctx context.Context, address netip.Addr, c claimant) (bo
 		return true, s.lease(ctx, r, index)
 	case errors.Is(err, errOvertaken):
 		return false, s.mustPut(ctx, address, nil)
-	case undone(err):
+	case errors.Is(err, ipam.ErrRefused): // nothing was done
 		return false, errors.Join(err, s.mustPut(ctx, address, old))
 	}
 	return false, fmt.Errorf("take reserved address %s: %w", address, err)
@@ -258,8 +257,8 @@ func (s *session) content(address netip.Addr, e *entry, c claimant) ipam.Address
 }
 
 // save writes an entry that is at an index, 0 for none, and returns its new index. After a
-// conflict the view has the entry as it is. An error but errOvertaken and those that are
-// undone leaves the outcome unknown.
+// conflict the view has the entry as it is. An error but errOvertaken and ipam.ErrRefused
+// leaves the outcome unknown.
 func (s *session) save(ctx context.Context, content ipam.AddressContent, index uint64) (uint64, error) {
 	path, data := ipam.AddressPath(content.Pool, content.Address), ipam.Encode(content)
 	var err error

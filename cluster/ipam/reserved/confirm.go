@@ -62,7 +62,7 @@ func (s *session) withdraw(ctx context.Context) error {
 			return err
 		}
 		if err := s.release(ctx, address, &r); err != nil {
-			s.a.log().Warn("give back a reserved address: it is repeated later", "address", address, "error", err)
+			s.a.o.Logger.Warn("give back a reserved address: it is repeated later", "address", address, "error", err)
 		}
 	}
 	return nil

@@ -56,20 +56,3 @@ func (*RefusedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Is makes it an ipam.ErrInvalid.
 func (*RefusedError) Is(target error) bool { return target == ipam.ErrInvalid }
-
-// LimitError is a job that has as many reserved addresses as it may have.
-type LimitError struct {
-	Job string
-	// Count is how many it has, and Limit how many it may have.
-	Count, Limit int
-}
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("job %q has %d reserved addresses already, and maxReservedPerJob is %d: stop allocations of it, or let an operator unreserve some", e.Job, e.Count, e.Limit)
-}
-
-// Kind is that of package errdefs.
-func (*LimitError) Kind() errdefs.Kind { return errdefs.Refused }
-
-// Is makes it an ipam.ErrInvalid.
-func (*LimitError) Is(target error) bool { return target == ipam.ErrInvalid }

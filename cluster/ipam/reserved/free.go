@@ -32,7 +32,7 @@ func (a *Addresses) FreeOthers(ctx context.Context, owner ipam.Owner, needed []n
 	short, cancel := context.WithTimeout(ctx, freeTimeout)
 	defer cancel()
 	if err := a.Finish(short); err != nil {
-		a.log().Warn("give back reserved addresses: it is repeated later", "error", err)
+		a.o.Logger.Warn("give back reserved addresses: it is repeated later", "error", err)
 	}
 	return nil
 }
@@ -227,6 +227,6 @@ func (s *session) freeUnknown(ctx context.Context, address netip.Addr, e *entry)
 	if errors.Is(err, errOvertaken) {
 		return nil
 	}
-	s.a.log().Info("gave back a reserved address that this host held without knowing", "address", address)
+	s.a.o.Logger.Info("gave back a reserved address that this host held without knowing", "address", address)
 	return err
 }

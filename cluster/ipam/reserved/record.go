@@ -5,7 +5,6 @@ package reserved
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,7 +69,6 @@ func (r *record) heldAt(index uint64, content ipam.AddressContent) *record {
 	return &changed
 }
 
-// records are the records of a host.
 type records interface {
 	// load returns all, by address.
 	load(ctx context.Context) (map[netip.Addr]*record, error)
@@ -84,11 +82,13 @@ type records interface {
 // directory keeps records in files, each named after its address.
 type directory string
 
-// memoryName is the file of the memory.
-const memoryName = "memory"
+const (
+	memoryName = "memory"
+	// memoryVersion is that of the file. It rises with every change of what it has. Files of before it have none.
+	memoryVersion = 1
+)
 
-// memoryVersion is that of the file of the memory. It rises with every change of what it has. Files of before it have none.
-const memoryVersion = 1
+func (d directory) path(name string) string { return filepath.Join(string(d), name) }
 
 func (d directory) load(context.Context) (map[netip.Addr]*record, error) {
 	files, err := os.ReadDir(string(d))
@@ -123,79 +123,49 @@ func recordAddress(name string) (netip.Addr, bool) {
 // read returns nil if there is no record. One that is damaged is none: what it was of is given
 // back, or gets a record again if it is in use, as Verify does it. One of a later release is not damaged.
 func (d directory) read(address netip.Addr) (*record, error) {
-	path := filepath.Join(string(d), recordName(address))
-	data, err := files.ReadNoFollow(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // there is no record
-	}
-	if err != nil {
-		return nil, err
-	}
 	var f file
-	err = files.DecodeVersion(data, recordVersion, &f)
-	if errors.Is(err, files.ErrLater) {
-		return nil, fmt.Errorf("%s: %w, which alone can give the address back", path, err)
-	}
-	if err != nil || f.Content.Address != address {
+	err := files.ReadVersion(d.path(recordName(address)), recordVersion, &f)
+	switch {
+	case errors.Is(err, files.ErrLater):
+		return nil, fmt.Errorf("%w, which alone can give the address back", err)
+	case errors.Is(err, files.ErrDamaged), err == nil && f.Content.Address != address:
 		return nil, nil //nolint:nilnil // there is no record that can be read
 	}
-	return &f.record, nil
+	return &f.record, err
 }
 
 func (d directory) replace(ctx context.Context, address netip.Addr, old, changed *record) (bool, error) {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return false, err
-	}
-	lock, err := files.Open(filepath.Join(string(d), "lock"), os.O_CREATE|os.O_RDONLY|unix.O_NOFOLLOW, 0o600)
+	unlock, err := files.LockFile(ctx, d.path("lock"), unix.LOCK_EX)
 	if err != nil {
 		return false, err
 	}
-	defer files.CloseLocked(lock)
-	if err := files.Lock(ctx, lock, unix.LOCK_EX); err != nil {
-		return false, err
-	}
+	defer unlock()
 	present, err := d.read(address)
 	if err != nil || !present.same(old) {
 		return false, err
 	}
-	path := filepath.Join(string(d), recordName(address))
+	path := d.path(recordName(address))
 	if changed == nil {
 		return true, os.RemoveAll(path)
 	}
-	data, err := json.Marshal(file{recordVersion, *changed})
-	if err != nil {
-		return false, err
-	}
-	return true, files.Replace(path, data, files.Options{Durable: true})
+	return true, files.ReplaceJSON(path, file{recordVersion, *changed}, files.Options{Durable: true})
 }
 
 // remembered returns nothing for a file that cannot be read: what a host remembers is a help. One of a later release can
 // be read, but not here.
 func (d directory) remembered() (*memory, error) {
-	path := filepath.Join(string(d), memoryName)
-	data, err := files.ReadNoFollow(path)
-	if err != nil {
-		return &memory{}, nil
-	}
-	var m memory
-	err = files.DecodeVersion(data, memoryVersion, &m)
+	m := &memory{}
+	err := files.ReadVersion(d.path(memoryName), memoryVersion, m)
 	if errors.Is(err, files.ErrLater) {
-		return nil, fmt.Errorf("%s: %w: until then no reserved address is taken or given back", path, err)
+		return nil, fmt.Errorf("%w: until then no reserved address is taken or given back", err)
 	}
 	if err != nil {
 		return &memory{}, nil
 	}
-	return &m, nil
+	return m, nil
 }
 
 func (d directory) remember(m *memory) error {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return err
-	}
 	m.Version = memoryVersion
-	data, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return files.Replace(filepath.Join(string(d), memoryName), data, files.Options{})
+	return files.ReplaceJSON(d.path(memoryName), m, files.Options{})
 }

@@ -78,7 +78,6 @@ func sameKey(one, other ipam.Job) bool {
 	return sameJob(one, other) && one.Group == other.Group && one.Key == other.Key
 }
 
-// candidate is an address that a new key may get.
 type candidate struct {
 	address netip.Addr
 	evicts  bool

@@ -6,7 +6,6 @@ package reserved
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -73,7 +72,7 @@ func (s *session) prepare(ctx context.Context) (err error) {
 // close ends the session. What is remembered is a help: that it cannot be written is no error.
 func (s *session) close() {
 	if err := s.a.records.remember(s.memory); err != nil {
-		s.a.log().Warn("remember the entries of the store", "error", err)
+		s.a.o.Logger.Warn("remember the entries of the store", "error", err)
 	}
 	s.unlock()
 }
@@ -99,10 +98,6 @@ func (s *session) put(ctx context.Context, address netip.Addr, changed *record) 
 // newClaim returns what distinguishes one write from all others.
 func newClaim() string { return rand.Text() }
 
-// undone returns whether an error of a store says that nothing was done.
-func undone(err error) bool { return errors.Is(err, ipam.ErrRefused) }
-
-// sorted returns the addresses of a map in order.
 func sorted[V any](m map[netip.Addr]V) []netip.Addr {
 	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
 }

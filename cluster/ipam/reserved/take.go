@@ -16,7 +16,6 @@ import (
 // pollInterval is how often Take asks whether an address has become free.
 const pollInterval = 500 * time.Millisecond
 
-// attempts are how often Take begins again because another host was faster.
 const attempts = 8
 
 // Held returns the addresses that an attachment of this host has. It does not use the store.
@@ -47,8 +46,8 @@ func (a *Addresses) Held(ctx context.Context, owner ipam.Owner) ([]netip.Addr, e
 // Those that the attachment holds already are the same again, without the store. Others that it
 // holds stay, until FreeOthers ends the change. It waits
 // until ctx ends for addresses that the same job holds elsewhere, then the error is a
-// BusyError. RefusedError: the addresses are another's. LimitError: the job has enough.
-// FullError: none is left for the key.
+// BusyError. RefusedError: the addresses are another's. Of other errors, ipam.ErrInvalid is a job that has enough, and
+// ipam.ErrExhausted that none is left for the key.
 func (a *Addresses) Take(ctx context.Context, request ipam.Request, families []ipam.Family) ([]netip.Addr, error) {
 	before, err := a.Held(ctx, request.Owner)
 	if err != nil {

@@ -65,7 +65,7 @@ func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *
 	isRestorable, err := s.isRestorable(ctx, e)
 	switch {
 	case err != nil:
-		s.a.log().Warn("ask Nomad who has a reserved address", "address", address, "error", err)
+		s.a.o.Logger.Warn("ask Nomad who has a reserved address", "address", address, "error", err)
 	case e.isHeld() && e.content.ClaimID == r.Content.ClaimID:
 		return s.verifyOwn(ctx, r, e)
 	case isRestorable && r.State == lost && s.othersFirst(e):
@@ -78,7 +78,7 @@ func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *
 	if r.State == lost {
 		return nil
 	}
-	s.a.log().Error("the store says that another host has a reserved address that is in use here", "address", address, "container", r.Content.Owner.ContainerID, "entry", describe(e))
+	s.a.o.Logger.Error("the store says that another host has a reserved address that is in use here", "address", address, "container", r.Content.Owner.ContainerID, "entry", describe(e))
 	changed := *r
 	changed.State, changed.Index = lost, 0
 	_, err = s.put(ctx, address, &changed)
@@ -162,7 +162,7 @@ func (s *session) restore(ctx context.Context, address netip.Addr, r *record, e 
 		return ignoreOvertaken(err)
 	}
 	v.Restored = append(v.Restored, address)
-	s.a.log().Warn("wrote the entry of a reserved address again, which was missing, free or old", "address", address, "was", describe(e))
+	s.a.o.Logger.Warn("wrote the entry of a reserved address again, which was missing, free or old", "address", address, "was", describe(e))
 	_, err = s.put(ctx, address, r.heldAt(index, content))
 	return err
 }
@@ -192,7 +192,7 @@ func (s *session) verifyUnknown(ctx context.Context, address netip.Addr, e *entr
 	var busy *BusyError
 	switch err := s.freeUnknown(ctx, address, e); {
 	case errors.As(err, &busy):
-		s.a.log().Warn("a reserved address is not given back", "error", err)
+		s.a.o.Logger.Warn("a reserved address is not given back", "error", err)
 		return nil
 	case err != nil:
 		return err

@@ -34,7 +34,6 @@ type memory struct {
 	Unused map[netip.Addr]time.Time `json:"unused"`
 }
 
-// rememberedEntry is an entry as it was read last.
 type rememberedEntry struct {
 	Index   uint64              `json:"index"`
 	Content ipam.AddressContent `json:"content"`
@@ -42,7 +41,6 @@ type rememberedEntry struct {
 	Missing time.Time `json:"missing,omitzero"`
 }
 
-// entry is an entry of the store.
 type entry struct {
 	// index is 0 if there is none.
 	index   uint64
@@ -108,12 +106,11 @@ func (s *session) refresh(ctx context.Context, changedOnly bool) error {
 	}
 	if restored {
 		s.memory.Restored = s.now()
-		s.a.log().Warn("the store was restored from a snapshot: no reserved address is taken for a while", "for", settle)
+		s.a.o.Logger.Warn("the store was restored from a snapshot: no reserved address is taken for a while", "for", settle)
 	}
 	return s.a.records.remember(s.memory)
 }
 
-// see notes an entry that was read.
 func (s *session) see(content ipam.AddressContent, index uint64) {
 	s.memory.Entries[content.Address] = rememberedEntry{Index: index, Content: content}
 	s.view[content.Address] = &entry{index: index, content: content}
@@ -132,7 +129,6 @@ func (s *session) seeMissing(address netip.Addr, e rememberedEntry) {
 	}
 }
 
-// reread reads one entry again.
 func (s *session) reread(ctx context.Context, address netip.Addr) (*entry, error) {
 	got, err := s.store.Get(ctx, ipam.AddressPath(s.a.o.Config.Pool, address))
 	if errors.Is(err, ipam.ErrNotFound) {

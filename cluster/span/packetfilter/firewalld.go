@@ -51,7 +51,7 @@ func (r *round) changeSources(ctx context.Context, all, add, drop []source) []so
 	defer stop()
 	gone := map[source]bool{}
 	for _, s := range add {
-		err := r.addSource(ctx, s)
+		_, err := r.system.run(ctx, "", firewallCmd, zoneOption, "--add-source="+s.Subnet.String()) // not to its files, which are the operator's
 		r.did("source "+s.Subnet.String(), err)
 		gone[s] = exits(err, exitZoneConflict)
 	}
@@ -59,12 +59,6 @@ func (r *round) changeSources(ctx context.Context, all, add, drop []source) []so
 		gone[s] = r.did("no source "+s.Subnet.String(), r.removeSource(ctx, s))
 	}
 	return slices.DeleteFunc(all, func(s source) bool { return gone[s] })
-}
-
-// addSource adds a source to what firewalld has at present. Its files are the operator's.
-func (k *Keeper) addSource(ctx context.Context, s source) error {
-	_, err := k.system.run(ctx, "", firewallCmd, zoneOption, "--add-source="+s.Subnet.String())
-	return err
 }
 
 // removeSource removes one, unless it is in firewalld's files meanwhile. Without firewalld there is none.
@@ -91,7 +85,6 @@ func isGone(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || exits(err, exitZoneConflict, exitUnknownSource, exitNotRunning)
 }
 
-// exits is whether an error is that of a program which exits with one of the codes.
 func exits(err error, codes ...int) bool {
 	var exit interface{ ExitCode() int }
 	return errors.As(err, &exit) && slices.Contains(codes, exit.ExitCode())

@@ -25,7 +25,6 @@ const (
 	forwardChain = "FORWARD"
 )
 
-// plan is what a program has to do.
 type plan struct {
 	program string
 	// change is done first. The removal fails if a rule of others leads to our chain. Empty: there is none.
@@ -104,7 +103,6 @@ type table struct {
 	isFirst bool
 }
 
-// readTable reads the output of iptables-save.
 func readTable(text string) table {
 	var t table
 	inForward := false

@@ -4,6 +4,7 @@
 package packetfilter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,7 @@ type system interface {
 
 // New returns a keeper. It does nothing yet.
 func New(o Options) *Keeper {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	return &Keeper{o, host{programLimit}}
 }
 

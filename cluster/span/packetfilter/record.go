@@ -4,10 +4,8 @@
 package packetfilter
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -55,22 +53,14 @@ func (k *Keeper) HasRecord() bool {
 	return err == nil
 }
 
-// readRecord returns the record; an empty one if it is missing.
 func (k *Keeper) readRecord() (record, error) {
 	var r record
-	data, err := os.ReadFile(k.recordPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err != nil {
-		return r, fmt.Errorf("read the record of the filters: %w", err)
-	}
-	err = files.DecodeVersion(data, recordVersion, &r)
-	if errors.Is(err, files.ErrLater) {
-		return r, fmt.Errorf("the record of the filters %s: %w", k.recordPath(), err)
-	}
-	if err != nil {
+	err := files.ReadVersion(k.recordPath(), recordVersion, &r)
+	switch {
+	case errors.Is(err, files.ErrDamaged):
 		return record{HasRules: true, isDamaged: true}, nil
+	case err != nil:
+		return r, fmt.Errorf("read the record of the filters: %w", err)
 	}
 	return r, nil
 }
@@ -90,30 +80,10 @@ func (k *Keeper) writeRecord(want record) error {
 	}
 	switch {
 	case !want.HasRules && len(want.Sources) == 0:
-		return k.forget()
+		return files.Remove(k.recordPath())
 	case !have.isDamaged && have.HasRules == want.HasRules && slices.Equal(have.Sources, want.Sources):
 		return nil
 	}
 	want.Version = recordVersion
-	data, err := json.Marshal(want)
-	if err != nil {
-		return err
-	}
-	return files.Replace(k.recordPath(), data, files.Options{})
-}
-
-// forget removes the record, and what a killed writer has left of one.
-func (k *Keeper) forget() error {
-	dir, err := os.OpenRoot(k.o.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close() //nolint:errcheck // opened for reading
-	if err := dir.Remove(recordName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return files.RemoveTemporary(dir, recordName)
+	return files.ReplaceJSON(k.recordPath(), want, files.Options{})
 }

@@ -230,7 +230,6 @@ func (c *Cluster) bootstrap() error {
 	return Await("the policy is made", func() error { return c.API(http.MethodPost, "acl/policy/allocnet", policy, nil) })
 }
 
-// newToken makes a token of an allocnet agent.
 func (c *Cluster) newToken(name string) (string, error) {
 	var token struct{ SecretID string }
 	body := map[string]any{"Name": "allocnet " + name, "Type": "client", "Policies": []string{"allocnet"}}

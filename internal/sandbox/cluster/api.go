@@ -92,19 +92,15 @@ type Node struct{ ID, Name, Address, Status, SchedulingEligibility string }
 
 // Nodes lists the nodes that a machine has been, the newest last.
 func (c *Cluster) Nodes(m *Machine) (found []Node, err error) {
-	var nodes []struct {
+	type node struct {
 		Node
 		CreateIndex uint64
 	}
+	var nodes []node
 	if err := c.API(http.MethodGet, "nodes", nil, &nodes); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(nodes, func(a, b struct {
-		Node
-		CreateIndex uint64
-	}) int {
-		return cmp.Compare(a.CreateIndex, b.CreateIndex)
-	})
+	slices.SortFunc(nodes, func(a, b node) int { return cmp.Compare(a.CreateIndex, b.CreateIndex) })
 	for _, node := range nodes {
 		if node.Name == m.Name {
 			found = append(found, node.Node)
@@ -115,26 +111,21 @@ func (c *Cluster) Nodes(m *Machine) (found []Node, err error) {
 
 // RequireStatus is an error unless the newest node of a machine has a status.
 func (c *Cluster) RequireStatus(m *Machine, status string) error {
+	return c.requireNode(m, status, func(n Node) bool { return n.Status == status })
+}
+
+func (c *Cluster) requireNode(m *Machine, want string, is func(Node) bool) error {
 	nodes, err := c.Nodes(m)
-	if err != nil {
-		return err
+	if err == nil && (len(nodes) == 0 || !is(nodes[len(nodes)-1])) {
+		err = fmt.Errorf("the nodes of %s are %v, want the last to be %s", m.Name, nodes, want)
 	}
-	if len(nodes) == 0 || nodes[len(nodes)-1].Status != status {
-		return fmt.Errorf("the nodes of %s are %v, want the last to be %s", m.Name, nodes, status)
-	}
-	return nil
+	return err
 }
 
 // RequireAddress is an error unless the newest node of a machine is ready with its address.
 func (c *Cluster) RequireAddress(m *Machine) error {
-	nodes, err := c.Nodes(m)
-	if err != nil {
-		return err
-	}
-	if last := len(nodes) - 1; last < 0 || nodes[last].Address != m.Address.String() || nodes[last].Status != "ready" {
-		return fmt.Errorf("the nodes of %s are %v, want the last to be ready at %s", m.Name, nodes, m.Address)
-	}
-	return nil
+	address := m.Address.String()
+	return c.requireNode(m, "ready at "+address, func(n Node) bool { return n.Address == address && n.Status == "ready" })
 }
 
 // AwaitReady waits until each client that runs Nomad is ready.

@@ -13,9 +13,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -108,11 +106,11 @@ func prepare() error {
 		return err
 	}
 	for i, bridge := range []string{management, beyond, wire} { // the address of the router does not follow the ports that come and go
-		if err := runAll(fmt.Sprintf("ip link add %s address 02:00:5e:00:53:0%d type bridge", bridge, i), "ip link set "+bridge+" up"); err != nil {
+		if err := sandbox.RunAll(fmt.Sprintf("ip link add %s address 02:00:5e:00:53:0%d type bridge", bridge, i), "ip link set "+bridge+" up"); err != nil {
 			return err
 		}
 	}
-	if err := runAll("ip address add "+router+"/24 dev "+management, "ip address add "+routerBeyond+"/24 dev "+beyond); err != nil {
+	if err := sandbox.RunAll("ip address add "+router+"/24 dev "+management, "ip address add "+routerBeyond+"/24 dev "+beyond); err != nil {
 		return err
 	}
 	return sandbox.Install(programs, "allocnet", "allocnet-cni", "allocnet-ipam", "web", "traffic")
@@ -184,16 +182,6 @@ func Await(what string, try func() error) error {
 		time.Sleep(max(100*time.Millisecond, sandbox.PauseAfter(time.Since(begun)))) // the servers answer, on the same processors
 		waited += min(time.Since(begun), most)
 	}
-}
-
-func runAll(commands ...string) error {
-	for _, command := range commands {
-		words := strings.Fields(command)
-		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", command, err, out)
-		}
-	}
-	return nil
 }
 
 func randomHex() string {

@@ -27,7 +27,6 @@ type Job struct {
 	Command []string
 }
 
-// command returns the program and the list of its arguments.
 func (j Job) command() (program, arguments string) {
 	words := j.Command
 	if words == nil {
@@ -36,7 +35,6 @@ func (j Job) command() (program, arguments string) {
 	return words[0], `"` + strings.Join(words[1:], `", "`) + `"`
 }
 
-// hcl returns the job's specification.
 func (j Job) hcl() string {
 	program, arguments := j.command()
 	return fmt.Sprintf(`job %q {

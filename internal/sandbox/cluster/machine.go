@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
@@ -96,7 +97,7 @@ func (m *Machine) prepare() error {
 // connect makes the machine's interface of a network. The other end is in the bridge.
 func (m *Machine) connect(network, bridge string) error {
 	end := m.end(network)
-	return runAll(
+	return sandbox.RunAll(
 		"ip link add "+end+" type veth peer name "+network+" netns "+strconv.Itoa(m.init.Process.Pid),
 		"ip link set "+end+" master "+bridge+" up",
 		m.inside("ip link set lo up"),
@@ -110,7 +111,7 @@ func (m *Machine) addressed() error {
 	if m.gateway != "" {
 		commands = append(commands, m.inside("ip route add default via "+m.gateway))
 	}
-	return runAll(commands...)
+	return sandbox.RunAll(commands...)
 }
 
 // end is the name of the bridge's port.
@@ -124,7 +125,7 @@ func (m *Machine) inside(command string) string {
 // is started again.
 func (m *Machine) Renumber(address netip.Addr) error {
 	m.Address = address
-	if err := runAll(m.inside("ip address flush dev " + management + " scope global")); err != nil {
+	if err := sandbox.RunAll(m.inside("ip address flush dev " + management + " scope global")); err != nil {
 		return err
 	}
 	return m.addressed()
@@ -142,7 +143,7 @@ func (m *Machine) Off() {
 		_ = m.awaitExit(name.(string)) // the namespace's end kills it
 	}
 	for _, network := range []string{management, wire} {
-		_ = runAll("ip link delete " + m.end(network)) // the kernel may have removed it with the namespace
+		_ = sandbox.RunAll("ip link delete " + m.end(network)) // the kernel may have removed it with the namespace
 	}
 }
 
@@ -150,10 +151,10 @@ func (m *Machine) Off() {
 func (m *Machine) IsOn() bool { return m.init != nil }
 
 // Unplug takes the machine off the management network, and Plug connects it again.
-func (m *Machine) Unplug() error { return runAll("ip link set " + m.end(management) + " down") }
+func (m *Machine) Unplug() error { return sandbox.RunAll("ip link set " + m.end(management) + " down") }
 
 // Plug undoes Unplug.
-func (m *Machine) Plug() error { return runAll("ip link set " + m.end(management) + " up") }
+func (m *Machine) Plug() error { return sandbox.RunAll("ip link set " + m.end(management) + " up") }
 
 // Path is the path outside of a file of the machine.
 func (m *Machine) Path(path string) string { return filepath.Join(m.dir, path) }

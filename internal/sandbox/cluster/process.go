@@ -16,7 +16,6 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// process is a daemon of a machine.
 type process struct {
 	cmd    *exec.Cmd // nsenter, whose child is the daemon
 	pid    int

@@ -26,7 +26,6 @@ func Run(layout Layout, prepare func(*Cluster) error, tests func() int) int {
 	})
 }
 
-// start starts a cluster, until end.
 func start(layout Layout, prepare func(*Cluster) error) (end func(), err error) {
 	rules, err := Policy()
 	if err != nil {

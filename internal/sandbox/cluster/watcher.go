@@ -69,7 +69,6 @@ func bigEndian(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
 
-// ask sends a request for each address, a round at a time.
 func (w *Watcher) ask() {
 	for {
 		for a := w.subnet.Addr().Next(); w.subnet.Contains(a); a = a.Next() {

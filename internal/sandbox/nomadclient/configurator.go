@@ -121,7 +121,6 @@ func (n *configurator) setup(a *Allocation) (*NetworkStatus, error) {
 	}
 }
 
-// options are those of ADD and CHECK.
 func (n *configurator) options(a *Allocation) []gocni.NamespaceOpts {
 	return []gocni.NamespaceOpts{gocni.WithCapabilityPortMap(a.portMappings()), gocni.WithLabels(a.arguments(n.version))}
 }

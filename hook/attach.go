@@ -162,7 +162,7 @@ func (o *operation) finish(ns kernel.Namespace, p *plan.Plan) error {
 // work is the allocation for steps.
 func (o *operation) work() *step.Work {
 	return &step.Work{
-		Namespace: o.namespace, Host: o.config.Host, Store: o.store, Record: &o.record,
+		Namespace: o.namespace, Host: o.config.Host, Store: o.store, Record: &o.record, Defaults: &o.defaults,
 		Write: o.lock.Write, WriteAllocation: o.lock.WriteAllocation, Cache: func(a state.Attachment) error { return o.config.cache().Write(a, o.record.Allocation.Netns) }, FileOf: o.config.fileOf, Log: o.log,
 		ResolvConf: o.config.resolvConf(o.record.Allocation.ID), HostResolvConf: o.config.HostResolvConf,
 		DNS: func(r state.Record) (resolvconf.Config, error) {

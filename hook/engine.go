@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/hashicorp/go-hclog"
@@ -117,6 +118,8 @@ type operation struct {
 	// opened is what namespace returns.
 	opened openedNamespace
 	log    hclog.Logger
+	// defaults is step.Work.Defaults.
+	defaults sync.RWMutex
 	// reason is why the operation is done if no caller asked for it.
 	reason Reason
 	// notify is Request.Notify.

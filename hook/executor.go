@@ -41,9 +41,9 @@ const (
 type InProcess interface {
 	// Supports returns why a network cannot be executed; nil if it can.
 	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
-	// Chain returns what executes the plugins of one network for one verb. iptables is which one has made the rules,
-	// or makes them; empty: that of the host. Unless r is nil it repairs the attachment when it executes CHECK.
-	Chain(iptables string, r *remedy.Repair) Chain
+	// Chain returns what executes the plugins of an attachment for one verb; the zero value stands for its network as a whole.
+	// Unless r is nil it repairs the attachment when it executes CHECK.
+	Chain(a state.Attachment, r *remedy.Repair) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error
@@ -71,8 +71,8 @@ func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) er
 	return inprocess.Supports(list, pluginDirs)
 }
 
-func (x executor) Chain(iptables string, r *remedy.Repair) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(iptables)}
+func (x executor) Chain(a state.Attachment, r *remedy.Repair) Chain {
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), IPv6Off: a.IPv6Off}
 }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error {
@@ -185,7 +185,7 @@ func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, add
 	if adding && a.Executor != state.InProcess {
 		return o.config.processes(o.hold, log), nil
 	}
-	if c := o.config.inProcessChain(list, o.config.pluginDirs(a), a.Executor, a.IPTables); c != nil {
+	if c := o.config.inProcessChain(list, o.config.pluginDirs(a), a); c != nil {
 		return cniexec.Logged{Exec: c, Log: log}, c.Changes()
 	}
 	return o.config.processes(o.hold, log), nil
@@ -194,12 +194,12 @@ func (o *operation) exec(a state.Attachment, list *libcni.NetworkConfigList, add
 // inProcessChain returns what executes a chain in this process; nil if its plugins are
 // executed. It does what it was chosen for, and what lacks a plugin. What was chosen is not
 // judged again: what is supported depends on what the host has, which may have changed.
-func (c Config) inProcessChain(list *libcni.NetworkConfigList, dirs []string, chosen state.Executor, iptables string) Chain {
+func (c Config) inProcessChain(list *libcni.NetworkConfigList, dirs []string, a state.Attachment) Chain {
 	x := c.InProcess
-	if x == nil || chosen != state.InProcess && (isInstalled(list, dirs) || x.Supports(list, nil) != nil) {
+	if x == nil || a.Executor != state.InProcess && (isInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
-	return x.Chain(iptables, nil)
+	return x.Chain(a, nil)
 }
 
 // madeByOtherIPTables tells whether plugins made the rules of an attachment with an iptables that the host's is not by now.
@@ -227,7 +227,7 @@ func (c Config) processes(hold *os.File, log hclog.Logger) invoke.Exec {
 // where they are installed.
 func (e *Engine) networkChain(n *cniconf.Network) *chain {
 	exec, changes := e.config.processes(nil, e.config.Logger), (*plugin.Changes)(nil)
-	if c := e.config.inProcessChain(n.List, e.config.PluginDirs, state.Plugins, ""); c != nil {
+	if c := e.config.inProcessChain(n.List, e.config.PluginDirs, state.Attachment{}); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.config.CallTimeout}

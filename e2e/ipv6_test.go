@@ -69,3 +69,25 @@ func TestWithoutIPv6(t *testing.T) {
 		})
 	}
 }
+
+// TestPortsWithoutIPv6: the port of a bridge, which takes what comes to it, has no address of its own. An interface inside has one, and
+// so has the host's end of ptp.
+func TestPortsWithoutIPv6(t *testing.T) {
+	h := newHost(t)
+	t.Setenv("ALLOCNET_EXECUTOR", "auto")
+	t.Cleanup(func() { _ = os.RemoveAll("/run/ptp-leases") })
+	sandbox.WriteFile(t, h.conf+"/80-point.conflist", `{"cniVersion": "1.0.0", "name": "point", "plugins": [
+		{"type": "ptp", "ipam": {"type": "host-local", "dataDir": "/run/ptp-leases", "subnet": "10.96.0.0/16"}}]}`)
+	a := h.attach("p1", "--networks", "storage,point")
+	addresses := func(i int) string {
+		end := pluginLinks.FindSubmatch(a.Attachments[i].Result)
+		return sandbox.Run(t, "ip", "-6", "address", "show", "dev", string(end[1]))
+	}
+	sandbox.Eventually(t, "link-local addresses", func() bool {
+		return strings.Contains(sandbox.Run(t, "ip", "-n", "p1", "-6", "address", "show", "dev", "net1"), "fe80:") && strings.Contains(addresses(1), "fe80:")
+	})
+	if got := addresses(0); got != "" {
+		t.Errorf("the port has\n%s", got)
+	}
+	h.must("detach", "p1")
+}

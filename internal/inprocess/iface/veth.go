@@ -18,8 +18,9 @@ import (
 )
 
 // AddVeth makes a veth pair: the interface of the attachment, with a MAC, a random one if it is empty, and
-// an end of the host with a random name, which is set up.
-func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string) (host, inside netlink.Link, err error) {
+// an end of the host with a random name, which is set up. A port of a bridge has no IPv6: the bridge takes what comes to it, and
+// each address would be searched for duplicates at all other ports.
+func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort bool) (host, inside netlink.Link, err error) {
 	var own net.HardwareAddr
 	if mac != "" {
 		if own, err = net.ParseMAC(mac); err != nil {
@@ -43,7 +44,7 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string) (host, ins
 	if host, err = netlinksafe.LinkByName(veth.PeerName); err != nil {
 		return nil, nil, fmt.Errorf("failed to lookup %q: %w", veth.PeerName, err)
 	}
-	if c.IPv6Off {
+	if isPort || c.IPv6Off {
 		if err := netns.SwitchIPv6Off(&c.Sysctls, veth.PeerName); err != nil {
 			return nil, nil, err
 		}

@@ -32,6 +32,8 @@ type Plugin struct {
 	Backend      string   `json:"backend"`
 	ConditionsV4 []string `json:"conditionsV4"`
 	ConditionsV6 []string `json:"conditionsV6"`
+	// Sysctl are the parameters of the plugin tuning.
+	Sysctl map[string]string `json:"sysctl"`
 	// IngressPolicy is that of the plugin firewall.
 	IngressPolicy string `json:"ingressPolicy"`
 

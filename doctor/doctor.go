@@ -98,7 +98,7 @@ func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
 	backends(ctx, r)
 	d.leaks(ctx, r)
 	pools(r, networks)
-	d.records(ctx, r)
+	d.records(ctx, r, networks)
 	d.drifts(ctx, r)
 	d.fights(ctx, r)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/forwarding"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/policy"
 )
 
 // network is a network with the parts of its configuration that the
@@ -133,6 +134,22 @@ func gatewayName(p cniconf.Plugin) string {
 		return fmt.Sprintf("%s.%d", p.Bridge, p.VLAN)
 	}
 	return p.Bridge
+}
+
+// crowd is how many attachments of a network make each further one slower by the IPv6 of all.
+const crowd = 100
+
+// crowdedLinks reports networks without IPv6 addresses whose many interfaces have link-local ones: what each of them announces
+// reaches all others.
+func crowdedLinks(r *Report, networks []network, attachments map[string]int) {
+	for _, n := range networks {
+		rules, err := policy.Of(n.Network)
+		if err != nil || rules.IPv6 != "" || rules.AcceptRA || n.IPv6() != "" || attachments[n.Name] <= crowd {
+			continue
+		}
+		r.addWarning(n.Path, fmt.Sprintf("network %q: its %d attachments have no IPv6 but link-local addresses, which slow down each attach and detach", n.Name, attachments[n.Name]),
+			fmt.Sprintf("set \"allocnet\": {\"ipv6\": %q} in %s, or %q if tasks need them", policy.IPv6Off, n.Path, policy.IPv6LinkLocal))
+	}
 }
 
 // overlaps reports each pair of networks with one bridge or with overlapping

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/cniconf"
 )
 
 func TestNetworks(t *testing.T) {
@@ -42,6 +44,31 @@ func TestNetworks(t *testing.T) {
 	if none := (&Doctor{ConfDirs: []string{dir + "/none"}}).networks(r); none != nil || len(r.Findings) != 1 || !strings.HasPrefix(r.Findings[0].Fix, "mkdir -p "+dir+"/none") {
 		t.Errorf("without a directory: %+v, %+v", none, r.Findings)
 	}
+}
+
+// TestCrowdedLinks: only a network without IPv6 addresses whose file says nothing of that is reported.
+func TestCrowdedLinks(t *testing.T) {
+	r := &Report{}
+	var networks []network
+	attachments := map[string]int{}
+	for name, text := range map[string]string{
+		"none":   `"type": "bridge"`,
+		"many":   `"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/24"}`,
+		"six":    `"type": "bridge", "ipam": {"type": "host-local", "subnet": "fd00::/64"}`,
+		"wanted": `"type": "bridge", "allocnet": {"ipv6": "link-local"}`,
+		"off":    `"type": "bridge", "allocnet": {"ipv6": "off"}`,
+		"router": `"type": "bridge", "allocnet": {"acceptRA": true}`,
+	} {
+		n, err := cniconf.ParseNetwork(name+".conf", []byte(`{"cniVersion": "1.0.0", "name": "`+name+`", `+text+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		networks = append(networks, describe(n))
+		attachments[name] = crowd + 1
+	}
+	attachments["none"] = crowd
+	crowdedLinks(r, networks, attachments)
+	requireFindings(t, r, `warning many.conf: network "many": its 101 attachments have no IPv6 but link-local addresses, which slow down each attach and detach => set "allocnet": {"ipv6": "off"} in many.conf, or "link-local" if tasks need them`)
 }
 
 // TestGatewayName: packets of a bridge with a VLAN come from the VLAN's interface, and those of ptp from a pair.

@@ -12,8 +12,9 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// records reports damaged records, pending teardowns and stale locks.
-func (d *Doctor) records(ctx context.Context, r *Report) {
+// records reports damaged records, pending teardowns, stale locks, and networks with very many attachments.
+func (d *Doctor) records(ctx context.Context, r *Report, networks []network) {
+	crowds := map[string]int{}
 	for record, err := range d.Store.List(ctx) {
 		if err != nil {
 			r.addError("state", err.Error(), "use the program that wrote it, or move the file away")
@@ -21,7 +22,13 @@ func (d *Doctor) records(ctx context.Context, r *Report) {
 		}
 		recordFindings(r, record)
 		portsElsewhere(r, record, netns.OwnsAddress)
+		for _, a := range record.Attachments {
+			if !a.IPv6Off {
+				crowds[a.Network]++
+			}
+		}
 	}
+	crowdedLinks(r, networks, crowds)
 	stale, err := d.Store.StaleLocks()
 	if err != nil {
 		r.addError("state", "cannot list lock files: "+err.Error(), "make root the owner of the state directory")

@@ -50,7 +50,7 @@ func TestRecords(t *testing.T) {
 	}
 	examine := func() *Report {
 		r := &Report{}
-		(&Doctor{Store: store}).records(t.Context(), r)
+		(&Doctor{Store: store}).records(t.Context(), r, nil)
 		return r
 	}
 	requireFindings(t, examine())

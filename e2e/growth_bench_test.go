@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -26,34 +27,36 @@ import (
 var extraNetworks = []string{"net1", "net2", "net3", "net4"}
 
 // benchConf writes a CNI configuration directory with five bridges. The first, web, has
-// masquerade and publishes ports, with rules of the backend.
-func benchConf(b *testing.B, backend string) string {
+// masquerade and publishes ports, with rules of the backend. All have IPv4 addresses alone.
+func benchConf(b *testing.B, backend, ipv6 string) string {
 	b.Helper()
 	dir := b.TempDir()
-	sandbox.WriteFile(b, filepath.Join(dir, "10-web.conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "web", "plugins": [
+	sandbox.WriteFile(b, filepath.Join(dir, "10-web.conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "web", "allocnet": {"ipv6": %[2]q}, "plugins": [
 		{"type": "bridge", "bridge": "bench0", "isGateway": true, "ipMasq": true, "ipMasqBackend": %[1]q,
 		 "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.100.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
-		{"type": "portmap", "backend": %[1]q, "snat": true, "capabilities": {"portMappings": true}}]}`, backend))
+		{"type": "portmap", "backend": %[1]q, "snat": true, "capabilities": {"portMappings": true}}]}`, backend, ipv6))
 	for i, name := range extraNetworks {
-		sandbox.WriteFile(b, filepath.Join(dir, fmt.Sprintf("2%d-%s.conflist", i, name)), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [
-		{"type": "bridge", "bridge": "br-%[1]s", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.%d.0.0/16"}]]}}]}`, name, 101+i))
+		sandbox.WriteFile(b, filepath.Join(dir, fmt.Sprintf("2%d-%s.conflist", i, name)), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %[1]q, "allocnet": {"ipv6": %[2]q}, "plugins": [
+		{"type": "bridge", "bridge": "br-%[1]s", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.%[3]d.0.0/16"}]]}}]}`, name, ipv6, 101+i))
 	}
 	return dir
 }
 
-// BenchmarkGrowth measures one more allocation of three networks on a host with others.
+// BenchmarkGrowth measures one more allocation of three networks on a host with others, with the link-local IPv6 of all of them and
+// without.
 func BenchmarkGrowth(b *testing.B) {
 	var plots []plot
-	for _, backend := range []string{"iptables", "nftables"} {
+	for _, on := range [][2]string{{"iptables", policy.IPv6Off}, {"nftables", policy.IPv6Off}, {"nftables", policy.IPv6LinkLocal}} {
+		backend := on[0] + "/ipv6=" + on[1]
 		b.Run(backend, func(b *testing.B) {
-			p := newPeers(b, benchConf(b, backend))
+			p := newPeers(b, benchConf(b, on[0], on[1]))
 			others := newOthers(b, p)
 			subjects := []subject{p.plugin(b, "allocnet", ""), p.plugin(b, "plugins", `, "executor": "plugins"`)}
 			var firstAdd, firstDel float64
 			for _, n := range []int{0, 100, 300, 1000} {
-				others.grow(b, n)
-				settle(b)
 				b.Run(fmt.Sprintf("others=%d", n), func(b *testing.B) {
+					others.grow(b, n)
+					settle(b)
 					adds, dels := compare(b, subjects, 3)
 					if n == 0 {
 						firstAdd, firstDel = adds[0], dels[0]

@@ -57,7 +57,7 @@ func panel(svg *strings.Builder, title string, left int, plots []plot, figure fu
 		for _, p := range l {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(p.others), y(figure(p))))
 		}
-		colour := []string{"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e"}[i%4]
+		colour := []string{"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b"}[i%6]
 		last := l[len(l)-1]
 		fmt.Fprintf(svg, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colour, strings.Join(points, " "))
 		fmt.Fprintf(svg, `<text x="%d" y="%d" fill="%s">%s, %s</text>`+"\n", left+8, marginTop+14+14*i, colour, last.subject, last.backend)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/policy"
 )
 
 // peers are the programs that BenchmarkPeers compares, as `make build` builds them, with
@@ -148,7 +149,7 @@ func called(name string, dirs []string, list func(k int) *libcni.NetworkConfigLi
 func BenchmarkPeers(b *testing.B) {
 	for _, backend := range []string{"iptables", "nftables"} {
 		b.Run(backend, func(b *testing.B) {
-			p := newPeers(b, benchConf(b, backend))
+			p := newPeers(b, benchConf(b, backend, policy.IPv6LinkLocal))
 			p.startAgent(b)
 			subjects := p.subjects(b, backend)
 			for _, k := range []int{1, 3, 5} {
@@ -190,7 +191,7 @@ func (p *peers) subjects(b *testing.B, backend string) []subject {
 // BenchmarkAtOnce sets up many allocations of three networks, some at a time, and tears them
 // down.
 func BenchmarkAtOnce(b *testing.B) {
-	p := newPeers(b, benchConf(b, "iptables"))
+	p := newPeers(b, benchConf(b, "iptables", policy.IPv6LinkLocal))
 	own, plugins := p.plugin(b, "allocnet", ""), p.plugin(b, "plugins", `, "executor": "plugins"`)
 	for _, test := range []struct {
 		allocations, width int
@@ -248,7 +249,7 @@ func atOnce(b *testing.B, s subject, allocations, width int) (add, del float64) 
 // the time that the plugin takes for VERSION. It also measures Multus, if it is
 // installed.
 func BenchmarkFootprint(b *testing.B) {
-	p := newPeers(b, benchConf(b, "iptables"))
+	p := newPeers(b, benchConf(b, "iptables", policy.IPv6LinkLocal))
 	p.startAgent(b)
 	time.Sleep(2 * time.Second) // the agent's first round
 	programs := []string{filepath.Join(p.bin, "allocnet"), filepath.Join(p.bin, "allocnet-cni")}

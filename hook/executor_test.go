@@ -31,8 +31,8 @@ type fakeInProcess struct{ world *world }
 
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
-func (f fakeInProcess) Chain(iptables string, r *remedy.Repair) config.Chain {
-	c := &fakeChain{repair: r, iptables: iptables, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
+func (f fakeInProcess) Chain(a state.Attachment, r *remedy.Repair) config.Chain {
+	c := &fakeChain{repair: r, iptables: a.IPTables, ipv6Off: a.IPv6Off, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
 	f.world.chains[c.changes] = c
@@ -67,6 +67,7 @@ func (f fakeInProcess) ListRules(_ context.Context, changes *plugin.Changes) ([]
 
 type fakeChain struct {
 	iptables string
+	ipv6Off  bool
 	*fakeExec
 	world   *world
 	changes *plugin.Changes
@@ -94,6 +95,9 @@ func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 		}
 		if call.Verb != "DEL" {
 			result, err = c.succeed(call, c.world.calls)
+		}
+		if ns := c.world.namespaces.at[call.Environ["CNI_NETNS"]]; c.ipv6Off && ns != nil && call.Verb == "ADD" {
+			err = errors.Join(err, ns.SwitchIPv6Off(call.Environ["CNI_IFNAME"]))
 		}
 		return err
 	})

@@ -46,7 +46,7 @@ type memory struct {
 func newMemory(t *testing.T, edit func(*Config)) *memory {
 	t.Helper()
 	namespaces := &fakeNamespaces{at: map[string]*fakeNamespace{}}
-	m := &memory{exec: &fakeExec{namespaces: namespaces}, namespaces: namespaces, host: &fakeHost{}, confDir: t.TempDir()}
+	m := &memory{exec: &fakeExec{namespaces: namespaces}, namespaces: namespaces, host: &fakeHost{withoutIPv6: map[string]bool{}}, confDir: t.TempDir()}
 	c := Config{
 		ConfDirs: []string{m.confDir}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(),
 		NetnsDir: t.TempDir(), ResolvConfDir: t.TempDir(), HostResolvConf: []string{filepath.Join(m.confDir, "no-resolv.conf")}, PolicyFile: filepath.Join(m.confDir, "no-policy"), Exec: m.exec, Namespaces: namespaces, Host: m.host, Cleaner: NoCleaner,
@@ -370,6 +370,9 @@ func (n *fakeNamespaces) add(path string, i netns.Interface) {
 	defer n.mu.Unlock()
 	if ns := n.find(path); ns != nil {
 		ns.interfaces = append(ns.interfaces, i)
+		if ns.suspended {
+			ns.withoutIPv6 = append(ns.withoutIPv6, i.Name)
+		}
 	}
 }
 
@@ -378,6 +381,7 @@ func (n *fakeNamespaces) removeInterface(path, name string) {
 	defer n.mu.Unlock()
 	if ns := n.find(path); ns != nil {
 		ns.interfaces = slices.DeleteFunc(ns.interfaces, func(i netns.Interface) bool { return i.Name == name })
+		ns.withoutIPv6 = slices.DeleteFunc(ns.withoutIPv6, func(i string) bool { return i == name })
 		ns.routes = slices.DeleteFunc(ns.routes, func(r netns.Route) bool { return r.Interface == name })
 	}
 }
@@ -406,7 +410,9 @@ type fakeNamespace struct {
 	interfaces []netns.Interface
 	routes     []netns.Route
 	acceptRA   []string
-	ipv6Off    bool
+	// withoutIPv6 are interfaces on which IPv6 is switched off, and suspended is whether new ones come so.
+	withoutIPv6 []string
+	suspended   bool
 	// sources are the routing tables of interfaces, each once.
 	sources []netns.SourceRoutes
 	// announced is whether Announce was called, which fails.
@@ -517,7 +523,28 @@ func (n *fakeNamespace) AcceptsRA(iface string, accept bool) (bool, error) {
 	return last == accept, nil
 }
 
-func (n *fakeNamespace) IsIPv6Off(string) (bool, error) { return n.ipv6Off, nil }
+func (n *fakeNamespace) IsIPv6Off(iface string) (bool, error) {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	return slices.Contains(n.withoutIPv6, iface), nil
+}
+
+func (n *fakeNamespace) SwitchIPv6Off(iface string) error {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.withoutIPv6 = append(n.withoutIPv6, iface)
+	return nil
+}
+
+func (n *fakeNamespace) SuspendIPv6() error { return n.suspend(true) }
+func (n *fakeNamespace) ResumeIPv6() error  { return n.suspend(false) }
+
+func (n *fakeNamespace) suspend(now bool) error {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.suspended = now
+	return nil
+}
 
 // UsedTables: another program has the first table.
 func (n *fakeNamespace) UsedTables() (map[int]bool, error) {
@@ -632,6 +659,7 @@ type fakeHost struct {
 	filtersBridges bool
 	// withoutIPv6 are the links on which IPv6 is switched off.
 	withoutIPv6 map[string]bool
+	mu          sync.Mutex
 	// gateways are those of GatewayMACs.
 	gateways map[string]netip.Addr
 	// unlisted is why its links cannot be listed.
@@ -672,10 +700,22 @@ func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.B
 func (*fakeHost) PinMTU(string, int) error                      { return nil }
 func (*fakeHost) KeepBridge(string, int) (string, error)        { return "", nil }
 func (h *fakeHost) FiltersBridges() bool                        { return h.filtersBridges }
-func (h *fakeHost) IsIPv6Off(link string) (bool, error)         { return h.withoutIPv6[link], nil }
-func (*fakeHost) RestoreBridge(string, string) error            { return nil }
-func (h *fakeHost) FilterBridges(hclog.Logger)                  { h.filtered++ }
-func (h *fakeHost) Listeners() ([]listener.Listener, error)     { return h.listeners, nil }
+func (h *fakeHost) IsIPv6Off(link string) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.withoutIPv6[link], nil
+}
+
+func (h *fakeHost) SwitchIPv6Off(link string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.withoutIPv6[link] = true
+	return nil
+}
+
+func (*fakeHost) RestoreBridge(string, string) error        { return nil }
+func (h *fakeHost) FilterBridges(hclog.Logger)              { h.filtered++ }
+func (h *fakeHost) Listeners() ([]listener.Listener, error) { return h.listeners, nil }
 
 func (h *fakeHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
 	for _, i := range h.interfaces {

@@ -111,6 +111,7 @@ func install(t *testing.T) installation {
 	t.Helper()
 	m := newMemory(t, nil)
 	m.network(t, "web", `{"type": "bridge", "dns": {"nameservers": ["10.0.0.1"]}}`, "portmap")
+	m.edit(t, "web", `"plugins"`, `"allocnet": {"ipv6": "off"}, "plugins"`)
 	m.network(t, "storage", `{"type": "macvlan", "args": {"gateway": "10.0.0.254"}, "dns": {"nameservers": ["10.0.0.2"]}}`, "tuning")
 	m.edit(t, "storage", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
 	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`)
@@ -361,6 +362,18 @@ func (n killedNamespace) RestoreAcceptRA(iface string, accept bool) error {
 	return n.world.killer.effect("accept_ra of "+iface, func() error { return n.fakeNamespace.RestoreAcceptRA(iface, accept) })
 }
 
+func (n killedNamespace) SwitchIPv6Off(iface string) error {
+	return n.world.killer.effect("IPv6 off on "+iface, func() error { return n.fakeNamespace.SwitchIPv6Off(iface) })
+}
+
+func (n killedNamespace) SuspendIPv6() error {
+	return n.world.killer.effect("suspend IPv6", n.fakeNamespace.SuspendIPv6)
+}
+
+func (n killedNamespace) ResumeIPv6() error {
+	return n.world.killer.effect("resume IPv6", n.fakeNamespace.ResumeIPv6)
+}
+
 func (n killedNamespace) AddSourceRoutes(s netns.SourceRoutes) error {
 	return n.world.killer.effect("add source routes", func() error { return n.fakeNamespace.AddSourceRoutes(s) })
 }
@@ -408,6 +421,11 @@ func (w *world) wantRecorded() {
 		}
 	}
 	w.wantResolvConfs()
+	for path, ns := range w.namespaces.at {
+		if ns.suspended {
+			w.t.Errorf("new interfaces in %s have no IPv6", path)
+		}
+	}
 	for object := range want {
 		if !w.objects[object] {
 			w.t.Errorf("%s is recorded and not there", object)

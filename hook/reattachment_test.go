@@ -334,7 +334,10 @@ func TestNotReattachedWithoutIPv6(t *testing.T) {
 			t.Fatal(err)
 		}
 		ns := m.namespaces.at[path]
-		ns.interfaces[0].Addresses, ns.ipv6Off = nil, off
+		ns.interfaces[0].Addresses = nil
+		if off {
+			ns.withoutIPv6 = []string{"net1"}
+		}
 		drifts := requireRepair(t, m, RepairRequest{Mode: RepairReattach})
 		refused := len(drifts) == 1 && drifts[0].Err != nil && strings.Contains(drifts[0].Err.Error(), "IPv6 is switched off on net1")
 		if len(drifts) != 1 || drifts[0].Reattached == off || refused != off {

@@ -202,7 +202,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, routing, executor, dns"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, routing, executor, dns"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,
@@ -227,6 +227,8 @@ func TestParse(t *testing.T) {
 		`{"hostPorts": ["99999999999999999999-80"]}`:          `policy in x.conflist: hostPorts "99999999999999999999-80": ` + portRange,
 		`{"hostPorts": ["80-99999999999999999999"]}`:          `policy in x.conflist: hostPorts "80-99999999999999999999": ` + portRange,
 		`{"hostPorts": ["1-65536"]}`:                          `policy in x.conflist: hostPorts "1-65536": ` + portRange,
+		`{"ipv6": false}`:                                     `policy in x.conflist:1:14: ipv6 is a JSON bool, want string`,
+		`{"ipv6": "on"}`:                                      `policy in x.conflist: ipv6 "on": want "off" or "link-local", or omit it`,
 		`{"routing": "policy"}`:                               `policy in x.conflist: routing "policy": want "source", or omit it`,
 		`{`:                                                   `policy in x.conflist:1:1: invalid JSON: the text ends before it is complete: a bracket, a brace or a quote is missing`,
 		``:                                                    `policy in x.conflist: want one JSON object`,
@@ -244,7 +246,7 @@ func TestParse(t *testing.T) {
 
 // TestEachKeyTwice: of each key, both are refused, whatever the second one says and how it is written.
 func TestEachKeyTwice(t *testing.T) {
-	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "routing", "executor", "dns"}
+	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "ipv6", "routing", "executor", "dns"}
 	for _, key := range keys {
 		for _, again := range []string{key, strings.ToUpper(key), strings.ToUpper(key[:1]) + key[1:]} {
 			for _, value := range []string{"null", "[]", "true", `["*"]`, "{}"} {
@@ -360,7 +362,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
 	for text, option := range map[string]string{
-		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`,
+		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -408,5 +410,37 @@ func TestLoadFailsClosed(t *testing.T) {
 	}
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "regular file") {
 		t.Errorf("a directory: %v, want that it is no regular file", err)
+	}
+}
+
+// TestIPv6Off: a network without IPv6 may not ask for it, whatever its plugin is.
+func TestIPv6Off(t *testing.T) {
+	for conf, uses := range map[string]string{
+		`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/24"}}`:                                            "",
+		`{"type": "bridge", "ipam": {"type": "dhcp"}}`:                                                                           "",
+		`{"type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "fd00::/64"}]]}}`: "the range fd00::/64",
+		`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.0.0.0/24", "routes": [{"dst": "::/0"}]}}`:                  "a route to ::/0",
+		`{"type": "macvlan", "ipam": {"type": "static", "addresses": [{"address": "fd00::5/64"}]}}`:                              "the address fd00::5/64",
+		`{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "0"}}`:                                               "the sysctl net.ipv6.conf.IFNAME.disable_ipv6 0",
+		`{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "1"}}`:                                               "",
+		`{"type": "loopback"}`: "the plugin loopback, which assigns ::1",
+	} {
+		for value, refused := range map[string]bool{"off": uses != "", "link-local": false} {
+			n, err := cniconf.ParseNetwork("n.conflist", fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "allocnet": {"ipv6": %q}, "plugins": [%s]}`, value, conf))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := `policy in n.conflist: ipv6 "off": the network has ` + uses + `: want "link-local", or remove that`
+			if s, err := Of(n); s.IPv6 != value || refused != (err != nil) || refused && (err.Error() != want || errdefs.Of(err) != errdefs.Refused) {
+				t.Errorf("%s with %s: %+v, %v", conf, value, s, err)
+			}
+		}
+	}
+	n, err := cniconf.ParseNetwork("n.conflist", []byte(`{"cniVersion": "1.0.0", "name": "n", "allocnet": {"ipv6": "off", "acceptRA": true}, "plugins": [{"type": "ptp"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Of(n); err == nil || !strings.Contains(err.Error(), "acceptRA true") {
+		t.Errorf("with acceptRA: %v", err)
 	}
 }

@@ -14,6 +14,12 @@ const DefaultFile = "/etc/allocnet/policy.json"
 // SourceRouting is a value of Rules.Routing.
 const SourceRouting = "source"
 
+// IPv6Off and IPv6LinkLocal are the values of Rules.IPv6.
+const (
+	IPv6Off       = "off"
+	IPv6LinkLocal = "link-local"
+)
+
 // ExecutorPlugins is a value of Rules.Executor.
 const ExecutorPlugins = "plugins"
 
@@ -47,6 +53,9 @@ type Rules struct {
 	// AcceptRA is not a rule: interfaces on the network accept IPv6 router
 	// advertisements. False: they ignore them. For networks only.
 	AcceptRA bool `json:"acceptRA,omitempty"`
+	// IPv6 is not a rule: with IPv6Off, interfaces on the network, which gives them no IPv6 addresses, and their ends on the
+	// host have no link-local ones either. Empty or IPv6LinkLocal: as the kernel makes them. For networks only.
+	IPv6 string `json:"ipv6,omitempty"`
 	// Routing is not a rule: with SourceRouting, replies to an address on the network
 	// leave by its interface. Empty: by the routes of the allocation. For networks only.
 	Routing string `json:"routing,omitempty"`
@@ -71,6 +80,9 @@ func (s Source) validate() error {
 	}
 	if s.Routing != "" && s.Routing != SourceRouting {
 		return fmt.Errorf("policy in %s: routing %q: want %q, or omit it", s.File, s.Routing, SourceRouting)
+	}
+	if s.IPv6 != "" && s.IPv6 != IPv6Off && s.IPv6 != IPv6LinkLocal {
+		return fmt.Errorf("policy in %s: ipv6 %q: want %q or %q, or omit it", s.File, s.IPv6, IPv6Off, IPv6LinkLocal)
 	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)

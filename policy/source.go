@@ -44,7 +44,7 @@ func Load(file string) (Source, error) {
 		text string
 		set  bool
 	}{
-		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
+		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
 		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""},
 	} {
 		if option.set {
@@ -81,7 +81,23 @@ func Of(n *cniconf.Network) (Source, error) {
 	if n.Options.Data == nil {
 		return Source{File: n.Path}, nil
 	}
-	return parse(n.Options)
+	s, err := parse(n.Options)
+	if err != nil || s.IPv6 != IPv6Off {
+		return s, err
+	}
+	return s, refuseIPv6(n, s)
+}
+
+// refuseIPv6 refuses a network without IPv6 that asks for it.
+func refuseIPv6(n *cniconf.Network, s Source) error {
+	uses := n.IPv6()
+	if s.AcceptRA {
+		uses = "acceptRA true, which gives it IPv6 addresses"
+	}
+	if uses == "" {
+		return nil
+	}
+	return refuse(fmt.Errorf("policy in %s: ipv6 %q: the network has %s: want %q, or remove that", s.File, s.IPv6, uses, IPv6LinkLocal))
 }
 
 // restricting are the keys of rules, which have no effect outside of "allocnet".

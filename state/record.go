@@ -192,6 +192,8 @@ type Attachment struct {
 	// AcceptRA is whether its interface was set to accept IPv6 router advertisements, or to
 	// ignore them. nil: it is left to a plugin, or the record is of an earlier build.
 	AcceptRA *bool `json:"acceptRA,omitempty"`
+	// IPv6Off is whether its interface and the end of it on the host were made without IPv6.
+	IPv6Off bool `json:"ipv6Off,omitempty"`
 	// CheckPassed is whether CHECK of plugins that allocnet does not know has passed. False: a CHECK that
 	// fails proves no damage.
 	CheckPassed bool `json:"checkPassed,omitempty"`

@@ -40,7 +40,7 @@ func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
 // RestoreAcceptRA is SetAcceptRA for an interface that is in use: it keeps its addresses and routes.
 // Some that a program has set, as a client of DHCPv6, look like those of advertisements.
 func (n *Namespace) RestoreAcceptRA(iface string, accept bool) error {
-	if err := n.Do(func() error { return writeAcceptRA("net/ipv6/conf/"+iface, accept) }); err != nil {
+	if err := n.withParameters(func(s *sysctl.Tree) error { return writeAcceptRA(s, "net/ipv6/conf/"+iface, accept) }); err != nil {
 		return fmt.Errorf("set accept_ra of %s in %s: %w", iface, n.path, err)
 	}
 	return nil
@@ -53,9 +53,7 @@ func (n *Namespace) AcceptsRA(iface string, accept bool) (is bool, err error) {
 	if accept {
 		wanted = accepting
 	}
-	err = n.Do(func() error {
-		var s sysctl.Tree
-		defer s.Close() //nolint:errcheck // it has nothing to write
+	err = n.withParameters(func(s *sysctl.Tree) error {
 		present, err := s.Get(acceptRAOf(iface))
 		if errors.Is(err, fs.ErrNotExist) {
 			is = true
@@ -70,53 +68,20 @@ func (n *Namespace) AcceptsRA(iface string, accept bool) (is bool, err error) {
 	return is, nil
 }
 
-// IsIPv6Off tells whether IPv6 is switched off on an interface.
-func (n *Namespace) IsIPv6Off(iface string) (off bool, err error) {
-	err = n.Do(func() error {
-		off, err = IsIPv6Off(iface)
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("read disable_ipv6 of %s in %s: %w", iface, n.path, err)
-	}
-	return off, nil
-}
-
-// IsIPv6Off tells so of an interface of the caller's namespace, or of NewInterfaces.
-func IsIPv6Off(iface string) (bool, error) {
-	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
-	value, err := s.Get("net/ipv6/conf/" + iface + "/disable_ipv6")
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	return value == "1", err
-}
-
 // accepting is accept_ra of interfaces that accept router advertisements: 1 would depend on
 // forwarding.
 const accepting = "2"
 
 // writeAcceptRA sets the parameters of an interface. It has none where IPv6 is off, and Linux
 // before 5.12 has no metric.
-func writeAcceptRA(parameters string, accept bool) error {
-	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
+func writeAcceptRA(s *sysctl.Tree, parameters string, accept bool) error {
 	if !accept {
-		return setExisting(&s, parameters+"/accept_ra", "0")
+		return setExisting(s, parameters+"/accept_ra", "0")
 	}
 	return errors.Join(
-		setExisting(&s, parameters+"/ra_defrtr_metric", fmt.Sprint(advertisedMetric)),
-		setExisting(&s, parameters+"/accept_ra", accepting),
+		setExisting(s, parameters+"/ra_defrtr_metric", fmt.Sprint(advertisedMetric)),
+		setExisting(s, parameters+"/accept_ra", accepting),
 	)
-}
-
-// setExisting sets a parameter that may not exist.
-func setExisting(s *sysctl.Tree, key, value string) error {
-	if err := s.Set(key, value); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // removeAdvertised removes the routes and addresses that router advertisements gave to

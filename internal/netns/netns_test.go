@@ -321,6 +321,42 @@ func TestRootIsIPv6Off(t *testing.T) {
 	}
 }
 
+// TestRootSuspendIPv6: meanwhile interfaces come without IPv6, and later ones with it. What an operator has switched off stays off.
+func TestRootSuspendIPv6(t *testing.T) {
+	roottest.Require(t)
+	n := openNamespace(t, create(t, "six"))
+	require := func(iface string, want bool) {
+		t.Helper()
+		if off, err := n.IsIPv6Off(iface); off != want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", iface, off, err, want)
+		}
+	}
+	for range 2 {
+		if err := n.SuspendIPv6(); err != nil {
+			t.Fatal(err)
+		}
+		require(netns.NewInterfaces, true)
+	}
+	ip(t, "-n six link add na type veth peer name nb")
+	for range 2 {
+		if err := n.ResumeIPv6(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ip(t, "-n six link add nc type veth peer name nd")
+	require("na", true)
+	require("nc", false)
+	if err := n.SwitchIPv6Off("nc"); err != nil {
+		t.Fatal(err)
+	}
+	require("nc", true)
+	sandbox.Run(t, "ip", "netns", "exec", "six", "sysctl", "-w", "net.ipv6.conf.default.disable_ipv6=1")
+	if err := errors.Join(n.SuspendIPv6(), n.ResumeIPv6(), n.SwitchIPv6Off("none0")); err != nil {
+		t.Fatal(err)
+	}
+	require(netns.NewInterfaces, true)
+}
+
 // TestRootMainThreadStays: a main thread that entered a namespace would stay there.
 func TestRootMainThreadStays(t *testing.T) {
 	roottest.Require(t)

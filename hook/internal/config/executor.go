@@ -39,9 +39,9 @@ const (
 type InProcess interface {
 	// Supports returns why a network cannot be executed; nil if it can.
 	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
-	// Chain returns what executes the plugins of one network for one verb. iptables is which one has made the rules,
-	// or makes them; empty: that of the host. Unless r is nil it repairs the attachment when it executes CHECK.
-	Chain(iptables string, r *remedy.Repair) Chain
+	// Chain returns what executes the plugins of an attachment for one verb; the zero value stands for its network as a whole.
+	// Unless r is nil it repairs the attachment when it executes CHECK.
+	Chain(a state.Attachment, r *remedy.Repair) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error
@@ -69,8 +69,8 @@ func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) er
 	return inprocess.Supports(list, pluginDirs)
 }
 
-func (x executor) Chain(iptables string, r *remedy.Repair) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(iptables)}
+func (x executor) Chain(a state.Attachment, r *remedy.Repair) Chain {
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), IPv6Off: a.IPv6Off}
 }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error {
@@ -134,12 +134,12 @@ func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
 // InProcessChain returns what executes a chain in this process; nil if its plugins are
 // executed. It does what it was chosen for, and what lacks a plugin. What was chosen is not
 // judged again: what is supported depends on what the host has, which may have changed.
-func (c Config) InProcessChain(list *libcni.NetworkConfigList, dirs []string, chosen state.Executor, iptables string) Chain {
+func (c Config) InProcessChain(list *libcni.NetworkConfigList, dirs []string, a state.Attachment) Chain {
 	x := c.InProcess
-	if x == nil || chosen != state.InProcess && (IsInstalled(list, dirs) || x.Supports(list, nil) != nil) {
+	if x == nil || a.Executor != state.InProcess && (IsInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
-	return x.Chain(iptables, nil)
+	return x.Chain(a, nil)
 }
 
 // MadeByOtherIPTables tells whether plugins made the rules of an attachment with an iptables that the host's is not by now.

@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/listener"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // Host is the host's own network namespace.
@@ -47,6 +48,8 @@ type Host interface {
 	RestoreBridge(name, acceptRA string) error
 	// IsIPv6Off tells whether IPv6 is switched off on a link, or on netns.NewInterfaces. One that is missing has none.
 	IsIPv6Off(link string) (bool, error)
+	// SwitchIPv6Off switches IPv6 off on a link.
+	SwitchIPv6Off(link string) error
 	// IPTables is which program iptables is now: "nft", "legacy", or empty if that is unknown or there is none.
 	IPTables() string
 	// FiltersBridges tells whether bridged IPv4 traffic passes iptables.
@@ -81,6 +84,12 @@ func (ownHost) FilterBridges(log hclog.Logger)                     { filterBridg
 func (ownHost) FiltersBridges() bool                               { return filtersBridges("/proc/sys/net/bridge") }
 func (ownHost) Listeners() ([]listener.Listener, error)            { return listener.All() }
 func (ownHost) Interfaces() ([]netns.Interface, error)             { return netns.OwnInterfaces() }
+
+func (ownHost) SwitchIPv6Off(link string) error {
+	var s sysctl.Tree
+	defer s.Close() //nolint:errcheck // it has nothing to write
+	return netns.SwitchIPv6Off(&s, link)
+}
 
 func (ownHost) FindLink(name, kind, mac string) (string, error) {
 	return netns.FindLink(name, kind, mac)

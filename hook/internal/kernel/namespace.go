@@ -52,6 +52,11 @@ type Namespace interface {
 	AcceptsRA(iface string, accept bool) (bool, error)
 	// IsIPv6Off tells whether IPv6 is switched off on an interface.
 	IsIPv6Off(iface string) (bool, error)
+	// SwitchIPv6Off switches IPv6 off on an interface.
+	SwitchIPv6Off(iface string) error
+	// SuspendIPv6 has new interfaces come without IPv6 until ResumeIPv6, which is safe to repeat, also after a kill.
+	SuspendIPv6() error
+	ResumeIPv6() error
 	// DefaultRoutes returns its default routes, IPv4 first, without those of accepted
 	// router advertisements.
 	DefaultRoutes() ([]netns.Route, error)

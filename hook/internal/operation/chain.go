@@ -70,7 +70,7 @@ func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, add
 	if adding && a.Executor != state.InProcess {
 		return o.Config.Processes(o.Hold, log), nil
 	}
-	if c := o.Config.InProcessChain(list, o.Config.DirsOf(a), a.Executor, a.IPTables); c != nil {
+	if c := o.Config.InProcessChain(list, o.Config.DirsOf(a), a); c != nil {
 		return cniexec.Logged{Exec: c, Log: log}, c.Changes()
 	}
 	return o.Config.Processes(o.Hold, log), nil
@@ -80,7 +80,7 @@ func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, add
 // where they are installed.
 func (e *Env) NetworkChain(n *cniconf.Network) *Call {
 	exec, changes := e.Config.Processes(nil, e.Config.Logger), (*plugin.Changes)(nil)
-	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Plugins, ""); c != nil {
+	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{}); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.Config.CallTimeout}

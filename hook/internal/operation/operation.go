@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/hashicorp/go-hclog"
@@ -57,6 +58,8 @@ type Operation struct {
 	// opened is what Namespace returns.
 	opened openedNamespace
 	Log    hclog.Logger
+	// defaults is step.Work.Defaults.
+	defaults sync.RWMutex
 	// Reason is why the operation is done if no caller asked for it.
 	Reason config.Reason
 	// Notify is Request.Notify.
@@ -160,7 +163,7 @@ func (o *Operation) AttachmentLog(a state.Attachment) hclog.Logger {
 // Work is the allocation for steps.
 func (o *Operation) Work() *step.Work {
 	return &step.Work{
-		Namespace: o.Namespace, Host: o.Config.Host, Store: o.Store, Record: &o.Record,
+		Namespace: o.Namespace, Host: o.Config.Host, Store: o.Store, Record: &o.Record, Defaults: &o.defaults,
 		Write: o.Lock.Write, WriteAllocation: o.Lock.WriteAllocation, Cache: func(a state.Attachment) error { return o.Config.Cache().Write(a, o.Record.Allocation.Netns) }, FileOf: o.Config.FileOf, Log: o.Log,
 		ResolvConf: o.Config.ResolvConf(o.Record.Allocation.ID), HostResolvConf: o.Config.HostResolvConf,
 		DNS: func(r state.Record) (resolvconf.Config, error) {

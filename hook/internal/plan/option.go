@@ -47,8 +47,25 @@ func (p *Plan) readOptions() error {
 		}
 		added.executor = options.Executor
 		added.sourceRouting = options.Routing == policy.SourceRouting
+		added.Attachment.IPv6Off = options.IPv6 == policy.IPv6Off
+		if added.Attachment.IPv6Off { // nor has it router advertisements
+			if err := added.refuseIPv6(); err != nil {
+				return err
+			}
+			continue
+		}
 		if options.AcceptRA || !setsAcceptRA(added.network.List) {
 			added.Attachment.AcceptRA = &options.AcceptRA
+		}
+	}
+	return nil
+}
+
+// refuseIPv6 refuses a chosen IPv6 address on a network without IPv6.
+func (p Attachment) refuseIPv6() error {
+	for _, address := range p.choice.Addresses {
+		if address.Addr().Is6() {
+			return p.refuseChoice(address.Addr().String(), fmt.Sprintf("\"ipv6\" of the network is \"off\" in %s: choose an IPv4 address", p.network.Path))
 		}
 	}
 	return nil

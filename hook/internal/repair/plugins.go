@@ -63,7 +63,7 @@ func (p *repairing) prove() {
 // supported repairs what plugins that allocnet knows have made, but leaves their rules to be added.
 func (p *repairing) supported(ctx context.Context, list *libcni.NetworkConfigList) {
 	a := *p.Attachment()
-	chain := p.operation.Config.InProcess.Chain(a.IPTables, &p.Repair)
+	chain := p.operation.Config.InProcess.Chain(a, &p.Repair)
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
 		list.CNIVersion = repairVersion

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/hashicorp/go-hclog"
@@ -51,7 +52,7 @@ type step struct {
 }
 
 // table has all steps in the order in which they are done. Before DEL they are undone in reverse.
-var table = []step{forwarding, loopback, bridgeMTU, bridges, ipv6Off, innerMasters, forceAddress, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting, resolvConf}
+var table = []step{forwarding, loopback, bridgeMTU, bridges, withoutIPv6, ipv6Off, innerMasters, forceAddress, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting, resolvConf}
 
 // Lack is something that is missing.
 type Lack struct {
@@ -76,6 +77,8 @@ type Work struct {
 	Host      kernel.Host
 	Store     *state.Store
 	Record    *state.Record
+	// Defaults is held while ADD runs in the namespace, and alone while what the namespace gives new interfaces is another than before.
+	Defaults *sync.RWMutex
 	// Write records attachments.
 	Write func(...state.Attachment) error
 	// WriteAllocation records the allocation.

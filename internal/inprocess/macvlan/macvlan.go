@@ -171,7 +171,7 @@ func (conf *config) create(c *plugin.Call, netns ns.NetNS) (*current.Interface, 
 			return fmt.Errorf("failed to refetch macvlan %q: %w", c.IfName, err)
 		}
 		inside.Mac = renamed.Attrs().HardwareAddr.String()
-		return nil
+		return c.SwitchIPv6()
 	})
 	return inside, err
 }

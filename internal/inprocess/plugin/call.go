@@ -45,6 +45,8 @@ type Call struct {
 	IPAM func(name string) (Type, bool)
 	// Repair is that of the chain.
 	Repair *remedy.Repair
+	// IPv6Off is whether interfaces are made without IPv6.
+	IPv6Off bool
 }
 
 // NewCall reads a call from a plugin's environment and input. Errors are *types.Error

@@ -13,6 +13,14 @@ import (
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
+// SwitchIPv6 switches IPv6 off on the interface of the attachment, in the namespace of which this is called, if the network has none.
+func (c *Call) SwitchIPv6() error {
+	if !c.IPv6Off {
+		return nil
+	}
+	return netns.SwitchIPv6Off(&c.Sysctls, c.IfName)
+}
+
 // EnsureSysctl sets a parameter to a value. A kernel without the parameter needs no repair.
 func (c *Call) EnsureSysctl(key, value string) error {
 	present, err := c.Sysctls.Get(key)

@@ -79,7 +79,7 @@ func (conf *config) connect(c *plugin.Call, result *current.Result) error {
 		return fmt.Errorf("failed to open netns %q: %w", c.Netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	host, inside, err := iface.AddVeth(c, netns, conf.MTU, "")
+	host, inside, err := iface.AddVeth(c, netns, conf.MTU, "", false)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,97 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/allocnet/allocnet/internal/sysctl"
+)
+
+func disableOf(link string) string { return "net/ipv6/conf/" + link + "/disable_ipv6" }
+
+// suspended is disable_ipv6 of new interfaces while ADD makes one without IPv6. To the kernel each number but 0 is off; this one
+// says after a kill that IPv6 was on before.
+const suspended = "2"
+
+// IsIPv6Off tells whether IPv6 is switched off on an interface.
+func (n *Namespace) IsIPv6Off(iface string) (off bool, err error) {
+	err = n.withParameters(func(s *sysctl.Tree) (err error) {
+		off, err = isIPv6Off(s, iface)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("read disable_ipv6 of %s in %s: %w", iface, n.path, err)
+	}
+	return off, nil
+}
+
+// IsIPv6Off tells so of an interface of the caller's namespace, or of NewInterfaces.
+func IsIPv6Off(iface string) (bool, error) {
+	var s sysctl.Tree
+	defer s.Close() //nolint:errcheck // it has nothing to write
+	return isIPv6Off(&s, iface)
+}
+
+func isIPv6Off(s *sysctl.Tree, iface string) (bool, error) {
+	value, err := s.Get(disableOf(iface))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return value != "0", err
+}
+
+// SwitchIPv6Off switches IPv6 off on a link of the caller's namespace. A kernel or a link without IPv6 has nothing to switch.
+func SwitchIPv6Off(s *sysctl.Tree, link string) error {
+	if err := setExisting(s, disableOf(link), "1"); err != nil {
+		return fmt.Errorf("switch IPv6 off on %s: %w", link, err)
+	}
+	return nil
+}
+
+// SwitchIPv6Off switches IPv6 off on an interface of the namespace.
+func (n *Namespace) SwitchIPv6Off(iface string) error {
+	return n.withParameters(func(s *sysctl.Tree) error { return SwitchIPv6Off(s, iface) })
+}
+
+// SuspendIPv6 has new interfaces come without IPv6, until ResumeIPv6. Where they do so anyway, both change nothing.
+func (n *Namespace) SuspendIPv6() error { return n.replaceDefault("0", suspended) }
+
+// ResumeIPv6 undoes SuspendIPv6, which a killed process may have called.
+func (n *Namespace) ResumeIPv6() error { return n.replaceDefault(suspended, "0") }
+
+func (n *Namespace) replaceDefault(before, after string) error {
+	err := n.withParameters(func(s *sysctl.Tree) error {
+		key := disableOf(NewInterfaces)
+		if now, err := s.Get(key); err != nil || now != before {
+			return ignoreMissing(err)
+		}
+		return s.Set(key, after)
+	})
+	if err != nil {
+		return fmt.Errorf("set disable_ipv6 of new interfaces in %s: %w", n.path, err)
+	}
+	return nil
+}
+
+// withParameters calls f in the namespace, with its parameters.
+func (n *Namespace) withParameters(f func(s *sysctl.Tree) error) error {
+	return n.Do(func() error {
+		var s sysctl.Tree
+		defer s.Close() //nolint:errcheck // it has nothing to write
+		return f(&s)
+	})
+}
+
+// setExisting sets a parameter that may not exist.
+func setExisting(s *sysctl.Tree, key, value string) error { return ignoreMissing(s.Set(key, value)) }
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -25,7 +25,7 @@ import (
 // route is the handler of one method of one path.
 type route struct {
 	// serve returns the body, which is sent as JSON; nil for an answer without one. A
-	// *stream is sent as it comes.
+	// *stream is sent as it comes, and an http.Handler answers by itself.
 	serve func(r *http.Request) (any, error)
 	// limited is whether the request counts against the limits of requests.
 	limited bool
@@ -65,13 +65,14 @@ func (a *Agent) handler() http.Handler {
 	for path, methods := range a.routes() {
 		mux.Handle(path, a.handle(path, methods))
 	}
-	mux.Handle(api.PathMetrics, a.page(api.PathMetrics, a.metrics.Handler()))
+	pages := map[string]http.Handler{api.PathMetrics: a.metrics.Handler()}
 	if a.config.Pprof {
-		const path = "/debug/pprof/"
-		mux.Handle(path, a.page(path, http.HandlerFunc(pprof.Index)))
-		mux.Handle(path+"profile", a.page(path+"profile", http.HandlerFunc(pprof.Profile)))
-		mux.Handle(path+"trace", a.page(path+"trace", http.HandlerFunc(pprof.Trace)))
-		mux.Handle(path+"symbol", a.page(path+"symbol", http.HandlerFunc(pprof.Symbol)))
+		for name, page := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace, "symbol": pprof.Symbol} {
+			pages["/debug/pprof/"+name] = page
+		}
+	}
+	for path, page := range pages {
+		mux.Handle(path, a.handle(path, map[string]route{http.MethodGet: {serve: func(*http.Request) (any, error) { return page, nil }}}))
 	}
 	mux.Handle("/", a.handle("other", nil))
 	return withDeadline(mux, a.config.ReadTimeout)
@@ -91,11 +92,14 @@ func (a *Agent) handle(path string, methods map[string]route) http.Handler {
 			status = http.StatusNoContent
 		}
 		a.metrics.request(path, r.Method, status)
-		if s, ok := value.(*stream); ok {
-			a.sendStream(w, s)
-			return
+		switch value := value.(type) {
+		case *stream:
+			a.sendStream(w, value)
+		case http.Handler:
+			value.ServeHTTP(w, r)
+		default:
+			send(w, status, value)
 		}
-		send(w, status, value)
 	})
 }
 
@@ -142,25 +146,6 @@ func (a *Agent) serveLimited(r *http.Request, route route) (any, error) {
 	value, err := route.serve(r.WithContext(ctx))
 	a.log.Info("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(started).Round(time.Millisecond).String(), "error", err)
 	return value, err
-}
-
-// page serves a path outside of the versioned API.
-func (a *Agent) page(path string, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := a.admit(w, r)
-		if err == nil && r.Method != http.MethodGet {
-			w.Header().Set("Allow", http.MethodGet)
-			err = noSuchRequest(http.StatusMethodNotAllowed, fmt.Sprintf("no method %q for %s: want GET", r.Method, path))
-		}
-		if err != nil {
-			failure := errorOf(err)
-			a.metrics.request(path, r.Method, failure.Status)
-			send(w, failure.Status, failure)
-			return
-		}
-		a.metrics.request(path, r.Method, http.StatusOK)
-		h.ServeHTTP(w, r)
-	})
 }
 
 // admit refuses a request whose connection is not admitted, and closes it.

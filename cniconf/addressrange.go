@@ -77,7 +77,7 @@ func covered(prefixes []netip.Prefix, first, last netip.Addr) *big.Int {
 	slices.SortStableFunc(prefixes, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	sum, next := new(big.Int), first
 	for _, p := range prefixes {
-		from, to := p.Masked().Addr(), EndOf(p)
+		from, to := p.Masked().Addr(), ipam.LastOf(p)
 		if from.BitLen() != first.BitLen() || to.Less(next) || last.Less(from) {
 			continue
 		}
@@ -110,28 +110,11 @@ func (r AddressRange) bounds() (first, last, gateway netip.Addr) {
 		gateway = start
 	}
 	if !last.IsValid() {
-		last = lastAddress(r.Subnet)
+		if last = ipam.LastOf(r.Subnet); last.Is4() { // that of broadcasts
+			last = last.Prev()
+		}
 	}
 	return first, last, gateway
-}
-
-// lastAddress returns the last address of a subnet that is not the one of broadcasts.
-func lastAddress(p netip.Prefix) netip.Addr {
-	last := EndOf(p)
-	if last.Is4() {
-		return last.Prev()
-	}
-	return last
-}
-
-// EndOf returns the last address of a subnet, even if it is the one of broadcasts.
-func EndOf(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().AsSlice()
-	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last, _ := netip.AddrFromSlice(bytes) // of the length it came in
-	return last
 }
 
 func number(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }

@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/cluster/ipam"
 )
 
 // StaticIPs says which addresses a job may choose: false none, true those in the ranges of the
@@ -69,7 +69,7 @@ func parseAddressRange(text string) (AddressRange, error) {
 	if prefix != prefix.Masked() {
 		return AddressRange{}, wrong
 	}
-	r.Last = cniconf.EndOf(prefix)
+	r.Last = ipam.LastOf(prefix)
 	if prefix.Addr().BitLen()-prefix.Bits() > 1 {
 		r.First = r.First.Next()
 		if r.Last.Is4() {

@@ -274,7 +274,7 @@ func (r *Range) validate(field string) error {
 
 // bounds returns the first and the last address that a host may have.
 func (r *Range) bounds() (first, last netip.Addr) {
-	first, last = r.Subnet.Addr(), lastOf(r.Subnet)
+	first, last = r.Subnet.Addr(), LastOf(r.Subnet)
 	if !hasNetworkAddress(r.Subnet) {
 		return first, last
 	}

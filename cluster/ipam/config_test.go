@@ -180,7 +180,7 @@ func simplyUsable(c *Config, a netip.Addr) bool {
 	for _, r := range c.Ranges {
 		inRange = inRange || r.Start.Compare(a) <= 0 && a.Compare(r.End) <= 0 && a.BitLen() == r.Start.BitLen()
 		host := r.Subnet.Addr().BitLen() - r.Subnet.Bits()
-		isLast := a == lastOf(r.Subnet)
+		isLast := a == LastOf(r.Subnet)
 		if a == r.Gateway || host >= 2 && (a == r.Subnet.Addr() || a.Is4() && isLast) {
 			return false
 		}
@@ -290,7 +290,7 @@ func TestLargeRanges(t *testing.T) {
 				t.Errorf("%s: block %d is %s, which has the number %d, %v", subnet, i, b, got, ok)
 			}
 		}
-		if b, ok := c.BlockOf(lastOf(netip.MustParsePrefix(subnet)).Prev()); ok != (want < maxSlots || subnet == "fd00::/74") {
+		if b, ok := c.BlockOf(LastOf(netip.MustParsePrefix(subnet)).Prev()); ok != (want < maxSlots || subnet == "fd00::/74") {
 			t.Errorf("%s: the last address has a block: %v %v", subnet, b, ok)
 		}
 	}

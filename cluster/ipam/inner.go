@@ -62,7 +62,7 @@ func sibling(p netip.Prefix) netip.Prefix {
 	if shorter := netip.PrefixFrom(p.Addr(), p.Bits()-1).Masked(); shorter.Addr() != p.Addr() {
 		return netip.PrefixFrom(shorter.Addr(), p.Bits())
 	}
-	return netip.PrefixFrom(lastOf(p).Next(), p.Bits())
+	return netip.PrefixFrom(LastOf(p).Next(), p.Bits())
 }
 
 // keepGateway starts a range of IPv6 behind the prefix around its gateway, or ends it before, if
@@ -77,9 +77,9 @@ func (r *Range) keepGateway() {
 	}
 	around := aroundGateway(r.Subnet, gateway)
 	if !r.Start.IsValid() && around.Contains(r.Subnet.Addr()) {
-		r.Start = lastOf(around).Next()
+		r.Start = LastOf(around).Next()
 	}
-	if last := lastOf(r.Subnet); !r.End.IsValid() && around.Contains(last) {
+	if last := LastOf(r.Subnet); !r.End.IsValid() && around.Contains(last) {
 		r.End = around.Addr().Prev()
 	}
 }

@@ -62,8 +62,8 @@ func (n number) saturated(most uint64) uint64 {
 	return min(n.low, most)
 }
 
-// lastOf returns the last address of a prefix.
-func lastOf(p netip.Prefix) netip.Addr {
+// LastOf returns the last address of a prefix.
+func LastOf(p netip.Prefix) netip.Addr {
 	all := number{^uint64(0), ^uint64(0)}
 	if host := p.Addr().BitLen() - p.Bits(); host < 128 {
 		all = number{low: 1}.shifted(host).minus(number{low: 1})

@@ -81,25 +81,25 @@ func (c *Config) spans(b Block) []span {
 		if first != r.Subnet.Addr() {
 			all = without(all, b, r.Subnet.Addr(), first.Prev())
 		}
-		if end := lastOf(r.Subnet); last != end {
+		if end := LastOf(r.Subnet); last != end {
 			all = without(all, b, end, end)
 		}
 		if r.Gateway.IsValid() {
 			all = without(all, b, r.Gateway, r.Gateway)
 		}
 		for _, p := range r.Exclude {
-			all = without(all, b, p.Addr(), lastOf(p))
+			all = without(all, b, p.Addr(), LastOf(p))
 		}
 	}
 	for _, p := range c.Reserved {
-		all = without(all, b, p.Addr(), lastOf(p))
+		all = without(all, b, p.Addr(), LastOf(p))
 	}
 	return all
 }
 
 // intersect returns the addresses of a block from one address to another.
 func intersect(b Block, from, to netip.Addr) (span, bool) {
-	begin, end := b.Addr(), lastOf(b)
+	begin, end := b.Addr(), LastOf(b)
 	if begin.BitLen() != from.BitLen() || end.Less(from) || to.Less(begin) {
 		return span{}, false
 	}

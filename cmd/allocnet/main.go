@@ -7,9 +7,9 @@
 // A command is a file of its own, whose constructor root.go adds. Flags are read from the
 // environment without further code. Errors have a kind of package errdefs, from which exit.go
 // makes the exit code. A command that shows something returns a view (display.go), which has its
-// table, --json and --template; a table is printed by table.go. The man pages are written from the
-// help. A new command is also in the list of e2e/docs_test.go, which runs the examples of its
-// help, and in the table of README.md.
+// table, --json and --template; a table is printed by table.go. Package manual writes the man pages
+// from the help. A new command is also in the list of e2e/docs_test.go, which runs the examples of
+// its help, and in the table of README.md.
 package main
 
 import (

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/manual"
 )
 
 // TestMan: each command has a page with its flags, and the pages of docs/ are written.
@@ -33,8 +35,8 @@ func TestMan(t *testing.T) {
 		if flag := cmd.Flags().Lookup("config"); flag != nil {
 			words = append(words, `\fB\-\-config`)
 		}
-		requirePage(t, filepath.Join(dir, "man1", pageName(cmd)+".1"), words...)
-		for _, child := range visible(cmd) {
+		requirePage(t, filepath.Join(dir, "man1", manual.PageName(cmd)+".1"), words...)
+		for _, child := range manual.Visible(cmd) {
 			pages++
 			require(child)
 		}

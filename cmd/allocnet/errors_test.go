@@ -79,14 +79,7 @@ var outcomes = map[string]struct {
 	"cniconf.MissingPluginError":          {&cniconf.MissingPluginError{}, refused},
 	"cniconf.NotFoundError":               {&cniconf.NotFoundError{}, refused},
 	"hook/internal/inspect.DamageError":   {&hook.DamageError{}, failed},
-	"hook.DamagedRecordError":             {&hook.DamagedRecordError{}, failed},
-	"hook.ErrAlive":                       {hook.ErrAlive, refused},
-	"hook.ErrConflict":                    {hook.ErrConflict, conflict},
-	"hook.ErrExists":                      {hook.ErrExists, conflict},
-	"hook.ErrNoStatus":                    {hook.ErrNoStatus, failed},
-	"hook.Error":                          {&hook.Error{Err: &cniconf.MissingPluginError{}}, failed},
 	"internal/cniexec.ExecError":          {&cniexec.ExecError{Err: errors.New("x")}, failed},
-	"hook.NotAttachedError":               {&hook.NotAttachedError{}, refused},
 	"hook/internal/step.PortFamilyError":  {&hook.PortFamilyError{}, refused},
 	"hook/internal/plan.RequestError":     {&hook.RequestError{}, refused},
 	"internal/cniexec.CommitTimeoutError": {&hook.Error{Err: &cniexec.CommitTimeoutError{}}, timeout},
@@ -126,12 +119,21 @@ var outcomes = map[string]struct {
 	"state.ErrNotFound":                   {state.ErrNotFound, notFound},
 	"state.UnreadableError":               {&state.UnreadableError{Err: state.ErrNotFound}, failed},
 	"state.VersionError":                  {&state.VersionError{}, failed},
-	"a plugin's own code":                 {&hook.Error{Err: types.NewError(104, "no fabric", "")}, outcome{1, 500, 104}},
-	"refused, and the undo failed":        {errors.Join(&hook.RequestError{}, &hook.Error{Err: errors.New("x")}), failed},
-	"an error without a type":             {errors.New("disk full"), failed},
-	"a wrong flag":                        {usage(errors.New("--x")), refused},
-	"a namespace that is not there":       {fmt.Errorf("allocation a1: %w", &netns.MissingError{}), refused},
-	"interrupted while plugins work":      {&hook.Error{Err: errdefs.New(errdefs.Unavailable, "the agent is stopping")}, unavailable},
+
+	"hook/internal/attach.ErrConflict":           {hook.ErrConflict, conflict},
+	"hook/internal/attach.ErrExists":             {hook.ErrExists, conflict},
+	"hook/internal/check.ErrNoStatus":            {hook.ErrNoStatus, failed},
+	"hook/internal/operation.DamagedRecordError": {&hook.DamagedRecordError{}, failed},
+	"hook/internal/operation.Error":              {&hook.Error{Err: &cniconf.MissingPluginError{}}, failed},
+	"hook/internal/remove.ErrAlive":              {hook.ErrAlive, refused},
+	"hook/internal/remove.NotAttachedError":      {&hook.NotAttachedError{}, refused},
+
+	"a plugin's own code":            {&hook.Error{Err: types.NewError(104, "no fabric", "")}, outcome{1, 500, 104}},
+	"refused, and the undo failed":   {errors.Join(&hook.RequestError{}, &hook.Error{Err: errors.New("x")}), failed},
+	"an error without a type":        {errors.New("disk full"), failed},
+	"a wrong flag":                   {usage(errors.New("--x")), refused},
+	"a namespace that is not there":  {fmt.Errorf("allocation a1: %w", &netns.MissingError{}), refused},
+	"interrupted while plugins work": {&hook.Error{Err: errdefs.New(errdefs.Unavailable, "the agent is stopping")}, unavailable},
 }
 
 func TestEveryErrorHasItsOutcome(t *testing.T) {
@@ -193,7 +195,11 @@ func errorsOf(file *ast.File) []string {
 			}
 		case *ast.GenDecl:
 			for _, spec := range d.Specs {
-				if v, ok := spec.(*ast.ValueSpec); ok && d.Tok == token.VAR && strings.HasPrefix(v.Names[0].Name, "Err") {
+				v, ok := spec.(*ast.ValueSpec)
+				if !ok || d.Tok != token.VAR || !strings.HasPrefix(v.Names[0].Name, "Err") {
+					continue
+				}
+				if _, other := v.Values[0].(*ast.SelectorExpr); !other { // else it is another package's
 					names = append(names, v.Names[0].Name)
 				}
 			}

@@ -135,11 +135,7 @@ func finish(o *operation.Operation, ns kernel.Namespace, p *plan.Plan) error {
 	if err := requirePath(o); err != nil {
 		return err
 	}
-	interfaces, err := ns.Interfaces()
-	if err != nil {
-		return err
-	}
-	routes, err := ns.DefaultRoutes()
+	interfaces, routes, err := kernel.Look(ns)
 	if err != nil {
 		return err
 	}

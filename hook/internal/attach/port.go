@@ -113,5 +113,6 @@ func compareOthers(ctx context.Context, o *operation.Operation, records iter.Seq
 // because its record is damaged.
 func portsUnknown(o *operation.Operation, r state.Record) bool {
 	other := operation.NewOperation(o.Config, o.Store, r)
+	defer other.CloseNamespace()
 	return r.Allocation.ID != o.Record.Allocation.ID && other.IsUnknown()
 }

@@ -27,7 +27,6 @@ func compareNamespace(o *operation.Operation, path string) (alive, same bool, er
 	if err != nil {
 		return false, false, err
 	}
-	defer recorded.Close() //nolint:errcheck // read only
 	if path == "" {
 		return true, o.Record.Allocation.NetnsOwned, nil
 	}

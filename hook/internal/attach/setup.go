@@ -143,7 +143,6 @@ func refuseUnrecorded(o *operation.Operation) error {
 	if err != nil {
 		return err
 	}
-	defer ns.Close() //nolint:errcheck // read only
 	interfaces, err := ns.Interfaces()
 	if err != nil {
 		return err

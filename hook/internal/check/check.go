@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/repair"
@@ -48,12 +49,7 @@ func Check(ctx context.Context, e *operation.Env, id string) ([]Checked, error) 
 	if err != nil { // a namespace that is gone is what the check found
 		return nil, errdefs.As(errdefs.Failed, fmt.Errorf("allocation %s: %w", id, err))
 	}
-	defer ns.Close() //nolint:errcheck // read only
-	interfaces, err := ns.Interfaces()
-	if err != nil {
-		return nil, fmt.Errorf("allocation %s: %w", id, err)
-	}
-	routes, err := ns.DefaultRoutes()
+	interfaces, routes, err := kernel.Look(ns)
 	if err != nil {
 		return nil, fmt.Errorf("allocation %s: %w", id, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -60,12 +61,7 @@ func compare(e *operation.Env, r state.Record) ([]Checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer ns.Close() //nolint:errcheck // read only
-	interfaces, err := ns.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	routes, err := ns.DefaultRoutes()
+	interfaces, routes, err := kernel.Look(ns)
 	if err != nil {
 		return nil, err
 	}

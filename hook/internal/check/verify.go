@@ -136,12 +136,12 @@ func verifyRecord(ctx context.Context, e *operation.Env, v Verification, record 
 		return verified{}, verifyUnrecorded(e, v)
 	}
 	record.Allocation.Netns = v.Netns // which may be another path to it
-	ns, err := e.Config.OpenNamespace(record.Allocation)
+	o := e.On(record)
+	defer o.CloseNamespace()
+	ns, err := o.Namespace()
 	if err != nil {
 		return verified{}, classify(e, v, fmt.Errorf("allocation %s: %w", v.ID, err))
 	}
-	defer ns.Close() //nolint:errcheck // read only
-	o := e.On(record)
 	errs := []error{verifyComplete(e, v, o, set)}
 	compared := repair.Compared(ctx, e, o, ns, func(a state.Attachment) bool { return a.Batch == onrecord.SetupBatch })
 	seen := verified{succeeded: repair.NewlySucceeded(compared)}

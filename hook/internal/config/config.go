@@ -6,6 +6,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -96,43 +97,28 @@ func (c Config) WithDefaults() Config {
 	if len(c.ConfDirs) == 0 {
 		c.ConfDirs = []string{cniconf.DefaultDir}
 	}
-	setDefault(&c.StateDir, state.DefaultDir)
-	setDefault(&c.CacheDir, "/var/lib/cni")
-	setDefault(&c.NetnsDir, netns.DefaultDir)
-	setDefault(&c.ResolvConfDir, resolvconf.DefaultDir)
+	c.StateDir = cmp.Or(c.StateDir, state.DefaultDir)
+	c.CacheDir = cmp.Or(c.CacheDir, "/var/lib/cni")
+	c.NetnsDir = cmp.Or(c.NetnsDir, netns.DefaultDir)
+	c.ResolvConfDir = cmp.Or(c.ResolvConfDir, resolvconf.DefaultDir)
 	if len(c.HostResolvConf) == 0 {
 		c.HostResolvConf = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 	}
-	setDefault(&c.PolicyFile, policy.DefaultFile)
-	setDefault(&c.CallTimeout, time.Minute)
-	setDefault(&c.Executor, ExecutorAuto)
+	c.PolicyFile = cmp.Or(c.PolicyFile, policy.DefaultFile)
+	c.CallTimeout = cmp.Or(c.CallTimeout, time.Minute)
+	c.Executor = cmp.Or(c.Executor, ExecutorAuto)
 	if c.InProcess == nil && c.Exec == nil {
 		c.InProcess = executor{c.Connect}
 	}
-	if c.Namespaces == nil {
-		c.Namespaces = kernel.NewNamespaces()
-	}
-	if c.Host == nil {
-		c.Host = kernel.NewHost()
-	}
+	c.Namespaces = cmp.Or(c.Namespaces, kernel.NewNamespaces())
+	c.Host = cmp.Or(c.Host, kernel.NewHost())
 	if c.Pause == nil {
 		c.Pause = Sleep
 	}
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
-	if c.Cleaner == nil {
-		c.Cleaner = &cleanup.Cleaner{CacheDir: c.CacheDir, Logger: c.Logger}
-	}
+	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())
+	c.Cleaner = cmp.Or[Cleaner](c.Cleaner, &cleanup.Cleaner{CacheDir: c.CacheDir, Logger: c.Logger})
 	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // OpenNamespace opens the namespace on record; the error is netns.ErrMissing if it is gone.

@@ -86,6 +86,14 @@ type Namespace interface {
 	Close() error
 }
 
+// Look returns the interfaces of a namespace and its default routes.
+func Look(ns Namespace) (present []netns.Interface, routes []netns.Route, err error) {
+	if present, err = ns.Interfaces(); err == nil {
+		routes, err = ns.DefaultRoutes()
+	}
+	return present, routes, err
+}
+
 // NewNamespaces returns those of the kernel.
 func NewNamespaces() Namespaces { return &ownNamespaces{} }
 

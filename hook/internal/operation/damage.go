@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -51,18 +52,15 @@ func (*DamagedRecordError) Kind() errdefs.Kind { return errdefs.Failed }
 
 // RepairRecord is Engine.RepairRecord.
 func (e *Env) RepairRecord(ctx context.Context, id string) error {
-	o, err := e.Begin(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer o.End()
-	if !o.HasRecord() {
-		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
-	}
-	if len(o.Record.Damaged) > 0 && o.isDead() {
-		return o.DamagedRecord(errors.New("its namespace is gone"))
-	}
-	return o.RepairRecord()
+	return e.Locked(ctx, id, func(o *Operation) error {
+		if !o.HasRecord() {
+			return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
+		}
+		if len(o.Record.Damaged) > 0 && o.isDead() {
+			return o.DamagedRecord(errors.New("its namespace is gone"))
+		}
+		return o.RepairRecord()
+	})
 }
 
 // RepairRecord is RepairRecord within an operation. An allocation that is proven dead needs no
@@ -114,10 +112,7 @@ func (o *Operation) isDead() bool {
 	if o.Record.Allocation.Netns == "" {
 		return false
 	}
-	ns, err := o.Namespace()
-	if err == nil {
-		_ = ns.Close() // only its existence matters
-	}
+	_, err = o.Namespace()
 	return errors.Is(err, netns.ErrMissing)
 }
 
@@ -174,8 +169,7 @@ func (o *Operation) Restore() error {
 	if err != nil {
 		return err
 	}
-	defer ns.Close() //nolint:errcheck // read only
-	interfaces, err := ns.Interfaces()
+	interfaces, routes, err := kernel.Look(ns)
 	if err != nil {
 		return err
 	}
@@ -184,10 +178,6 @@ func (o *Operation) Restore() error {
 			return fmt.Errorf("nothing proves that %s is its namespace", o.Record.Allocation.Netns)
 		}
 		o.Record.Allocation.NetnsID = ns.ID()
-	}
-	routes, err := ns.DefaultRoutes()
-	if err != nil {
-		return err
 	}
 	for i := range o.Record.Attachments {
 		if err := restoreStatus(&o.Record.Attachments[i], interfaces, routes); err != nil {

@@ -84,6 +84,16 @@ func (e *Env) Begin(ctx context.Context, id string) (*Operation, error) {
 	return e.load(lock, id)
 }
 
+// Locked calls do with an allocation that is locked.
+func (e *Env) Locked(ctx context.Context, id string, do func(o *Operation) error) error {
+	o, err := e.Begin(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer o.End()
+	return do(o)
+}
+
 // TryBegin is Begin for an allocation that is not locked; otherwise the
 // error is state.ErrLocked.
 func (e *Env) TryBegin(id string) (*Operation, error) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -34,18 +33,11 @@ func (*NotAttachedError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // Detach is Engine.Detach.
 func Detach(ctx context.Context, e *operation.Env, id, iface string) error {
-	started := time.Now()
-	err := detachOne(ctx, e, id, iface)
-	reportDetach(e, id, started, err)
-	return err
+	return report(ctx, e, id, func(o *operation.Operation) error { return detachOne(ctx, o, iface) })
 }
 
-func detachOne(ctx context.Context, e *operation.Env, id, iface string) error {
-	o, err := e.Begin(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer o.End()
+func detachOne(ctx context.Context, o *operation.Operation, iface string) error {
+	id := o.Record.Allocation.ID
 	if !o.HasRecord() {
 		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
@@ -73,18 +65,10 @@ func detachOne(ctx context.Context, e *operation.Env, id, iface string) error {
 
 // Release is Engine.Release.
 func Release(ctx context.Context, e *operation.Env, id, task string) error {
-	started := time.Now()
-	err := release(ctx, e, id, task)
-	reportDetach(e, id, started, err)
-	return err
+	return report(ctx, e, id, func(o *operation.Operation) error { return release(ctx, o, task) })
 }
 
-func release(ctx context.Context, e *operation.Env, id, task string) error {
-	o, err := e.Begin(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer o.End()
+func release(ctx context.Context, o *operation.Operation, task string) error {
 	if err := o.RepairRecord(); err != nil {
 		return err
 	}

@@ -24,28 +24,17 @@ import (
 
 // Teardown is Engine.Teardown.
 func Teardown(ctx context.Context, e *operation.Env, id string) error {
-	return teardownBecause(ctx, e, id, "")
+	return report(ctx, e, id, func(o *operation.Operation) error { return All(ctx, o) })
 }
 
-// teardownBecause is Teardown for a reason.
-func teardownBecause(ctx context.Context, e *operation.Env, id string, reason config.Reason) error {
+// report does a removal on a locked allocation, and reports a failure that is not that of an attachment, which is reported
+// already. What is not attached is no failure: callers repeat a removal.
+func report(ctx context.Context, e *operation.Env, id string, do func(o *operation.Operation) error) error {
 	started := time.Now()
-	o, err := e.Begin(ctx, id)
-	if err == nil {
-		defer o.End()
-		o.Reason = reason
-		err = All(ctx, o)
-	}
-	reportDetach(e, id, started, err)
-	return err
-}
-
-// reportDetach is reportAttach for a removal. What is not attached is no failure: callers
-// repeat a removal.
-func reportDetach(e *operation.Env, id string, started time.Time, err error) {
+	err := e.Locked(ctx, id, do)
 	var absent *NotAttachedError
 	if errors.Is(err, state.ErrNotFound) || errors.As(err, &absent) {
-		return
+		return err
 	}
 	o := config.Observation{Op: config.OpDetach, Allocation: id, Err: err}
 	if err != nil && state.ValidateID(id) == nil {
@@ -54,6 +43,7 @@ func reportDetach(e *operation.Env, id string, started time.Time, err error) {
 		}
 	}
 	e.ReportCall(o, started)
+	return err
 }
 
 // ErrAlive is an allocation that is alive, or may be.
@@ -61,43 +51,26 @@ var ErrAlive = errdefs.New(errdefs.Refused, "is not dead")
 
 // TearDownDead is Engine.TearDownDead.
 func TearDownDead(ctx context.Context, e *operation.Env, id string) error {
-	started := time.Now()
-	err := tearDownIfDead(ctx, e, id)
-	reportDetach(e, id, started, err)
-	return err
-}
-
-func tearDownIfDead(ctx context.Context, e *operation.Env, id string) error {
-	o, err := e.Begin(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer o.End()
-	if err := alive(o); err != nil {
-		return err
-	}
-	return All(ctx, o)
+	return report(ctx, e, id, func(o *operation.Operation) error {
+		if err := alive(o); err != nil {
+			return err
+		}
+		return All(ctx, o)
+	})
 }
 
 // Forget is Engine.Forget.
 func Forget(ctx context.Context, e *operation.Env, id string) error {
-	started := time.Now()
-	err := forgetIfDead(ctx, e, id)
-	reportDetach(e, id, started, err)
-	return err
+	return report(ctx, e, id, func(o *operation.Operation) error { return forgetIfDead(ctx, o) })
 }
 
-func forgetIfDead(ctx context.Context, e *operation.Env, id string) error {
-	o, err := e.Begin(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer o.End()
+func forgetIfDead(ctx context.Context, o *operation.Operation) error {
 	if !o.IsLost() {
 		if err := alive(o); err != nil {
 			return err
 		}
-		if err = All(ctx, o); err == nil {
+		err := All(ctx, o)
+		if err == nil {
 			return nil
 		}
 		if errors.Is(ctx.Err(), context.Canceled) { // a further call may remove it

@@ -23,7 +23,7 @@ import (
 // changes nothing: there is one comparison, of what traffic needs. Plugins that allocnet does not know
 // are asked by their CHECK. The result lacks attachments that are not complete, and those that wanted
 // leaves out.
-func Compared(ctx context.Context, e *operation.Env, o *operation.Operation, ns kernel.Namespace, wanted func(state.Attachment) bool) []*repairing {
+func Compared(ctx context.Context, e *operation.Env, o *operation.Operation, ns kernel.Namespace, wanted func(state.Attachment) bool) []*Repairing {
 	round := &repairRound{env: e, request: Request{Mode: ReportOnly}}
 	for i, a := range o.Record.Attachments {
 		if onrecord.IsComplete(a) && wanted(a) {
@@ -31,12 +31,12 @@ func Compared(ctx context.Context, e *operation.Env, o *operation.Operation, ns 
 		}
 	}
 	round.commit(ctx)
-	round.askEach(func(p *repairing) error { return p.ask(ctx) })
+	round.askEach(func(p *Repairing) error { return p.ask(ctx) })
 	return round.repairs
 }
 
 // askEach has the plugins asked that are still to be, some at once, and notes what that says.
-func (r *repairRound) askEach(ask func(*repairing) error) {
+func (r *repairRound) askEach(ask func(*Repairing) error) {
 	var group errgroup.Group
 	group.SetLimit(ParallelChecks)
 	for _, p := range r.repairs {
@@ -52,12 +52,12 @@ func (r *repairRound) askEach(ask func(*repairing) error) {
 }
 
 // IsRepairable tells whether something is missing, and a repair makes all of it.
-func (p *repairing) IsRepairable() bool {
+func (p *Repairing) IsRepairable() bool {
 	return len(p.Missing) > 0 && len(p.Unrepairable) == 0 && p.Err == nil
 }
 
 // Difference returns what was found as an error; nil if nothing is missing.
-func (p *repairing) Difference() error {
+func (p *Repairing) Difference() error {
 	var errs []error
 	if broken := p.Broken(); broken != nil {
 		errs = append(errs, broken)
@@ -69,7 +69,7 @@ func (p *repairing) Difference() error {
 }
 
 // Broken returns what no repair makes while the interface stays in place; nil if there is nothing.
-func (p *repairing) Broken() error {
+func (p *Repairing) Broken() error {
 	if len(p.Unrepairable) == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (p *repairing) Broken() error {
 }
 
 // ask runs CHECK of plugins that allocnet does not know.
-func (p *repairing) ask(ctx context.Context) (err error) {
+func (p *Repairing) ask(ctx context.Context) (err error) {
 	p.Skipped, err = CheckPlugins(ctx, p.operation, *p.Attachment())
 	p.checkSucceeded = err == nil && p.Skipped == ""
 	if p.reattaches { // the caller wants it
@@ -88,7 +88,7 @@ func (p *repairing) ask(ctx context.Context) (err error) {
 
 // trusted returns what the error of a CHECK proves. It proves damage only if CHECK has passed since the network
 // was attached: some never pass.
-func (p *repairing) trusted(err error) error {
+func (p *Repairing) trusted(err error) error {
 	if err == nil || !inspect.IsDamage(err) || p.Attachment().CheckPassed {
 		return err
 	}
@@ -97,7 +97,7 @@ func (p *repairing) trusted(err error) error {
 }
 
 // NewlySucceeded returns the attachments whose CHECK has passed for the first time.
-func NewlySucceeded(all []*repairing) (succeeded []state.Attachment) {
+func NewlySucceeded(all []*Repairing) (succeeded []state.Attachment) {
 	for _, p := range all {
 		if a := p.Attachment(); p.checkSucceeded && !a.CheckPassed {
 			succeeded = append(succeeded, *a)

@@ -30,7 +30,7 @@ const repairVersion = "1.0.0"
 
 // plugins repairs what the network's plugins have made. Of plugins that are unknown only their
 // CHECK tells whether something is missing; last is whether what it last said counts.
-func (p *repairing) plugins(ctx context.Context, ns kernel.Namespace, last bool) {
+func (p *Repairing) plugins(ctx context.Context, ns kernel.Namespace, last bool) {
 	a := *p.Attachment()
 	list, err := onrecord.List(a)
 	if err != nil {
@@ -53,7 +53,7 @@ func (p *repairing) plugins(ctx context.Context, ns kernel.Namespace, last bool)
 
 // prove makes what is missing of an attachment no damage, and no repair, if the plugins that made it are not
 // installed any more: those may have been of a version that makes other rules.
-func (p *repairing) prove() {
+func (p *Repairing) prove() {
 	if p.stands && len(p.Missing) > 0 {
 		p.Err = errors.Join(p.Err, fmt.Errorf("its plugins are not installed any more; in their place allocnet misses: %s", strings.Join(p.Missing, "; ")))
 		p.Missing = nil
@@ -61,7 +61,7 @@ func (p *repairing) prove() {
 }
 
 // supported repairs what plugins that allocnet knows have made, but leaves their rules to be added.
-func (p *repairing) supported(ctx context.Context, list *libcni.NetworkConfigList) {
+func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigList) {
 	a := *p.Attachment()
 	chain := p.operation.Config.InProcess.Chain(a, &p.Repair)
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
@@ -86,7 +86,7 @@ func (p *repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 
 // unknown compares the interface, which anyone can. What plugins that are unknown say is known
 // from before, or they are to be asked.
-func (p *repairing) unknown(ns kernel.Namespace, last bool) {
+func (p *Repairing) unknown(ns kernel.Namespace, last bool) {
 	present, err := ns.Interfaces()
 	if err == nil {
 		err = inspect.Inside(*p.Attachment(), present)
@@ -107,10 +107,10 @@ func (p *repairing) unknown(ns kernel.Namespace, last bool) {
 }
 
 // isTold tells whether an earlier repair has told of all that was found.
-func (p *repairing) isTold() bool { return p.told && len(p.Missing) == 0 }
+func (p *Repairing) isTold() bool { return p.told && len(p.Missing) == 0 }
 
 // askTwice runs CHECK, and again after a while if it reports damage: a task may be changing something.
-func (p *repairing) askTwice(ctx context.Context) error {
+func (p *Repairing) askTwice(ctx context.Context) error {
 	err := p.ask(ctx)
 	if err == nil || !inspect.IsDamage(err) {
 		return err
@@ -122,7 +122,7 @@ func (p *repairing) askTwice(ctx context.Context) error {
 }
 
 // judge notes what was seen to be wrong, or why it cannot be seen.
-func (p *repairing) judge(err error) {
+func (p *Repairing) judge(err error) {
 	if err != nil && inspect.IsDamage(err) {
 		p.Unrepairable = append(p.Unrepairable, err.Error())
 		return
@@ -131,7 +131,7 @@ func (p *repairing) judge(err error) {
 }
 
 // around repairs what allocnet has made itself around the plugins of an attachment.
-func (p *repairing) around(ctx context.Context, ns kernel.Namespace) error {
+func (p *Repairing) around(ctx context.Context, ns kernel.Namespace) error {
 	lacks, err := p.operation.WorkIn(ns).Lacks(ctx, *p.Attachment())
 	for _, l := range lacks {
 		p.ensure(l.What, l.Make)
@@ -144,7 +144,7 @@ var errUnknownRules = errors.New("the network has plugins or options that allocn
 
 // RulesOf returns those of an attachment.
 func RulesOf(ctx context.Context, o *operation.Operation, at int, list *libcni.NetworkConfigList) ([]allocation.Rule, error) {
-	p := &repairing{operation: o, At: at}
+	p := &Repairing{operation: o, At: at}
 	p.DryRun = true
 	if p.Attachment().Result == nil {
 		return nil, nil

@@ -84,13 +84,12 @@ func (r *repairRound) reattachAll(ctx context.Context) {
 }
 
 // reattach attaches an attachment again, if that cannot harm what a task has moved on purpose.
-func (p *repairing) reattach(ctx context.Context, grace time.Duration) {
+func (p *Repairing) reattach(ctx context.Context, grace time.Duration) {
 	ns, err := p.operation.Namespace()
 	if err != nil {
 		p.Err = err
 		return
 	}
-	defer ns.Close() //nolint:errcheck // read only
 	if err := p.confirm(ctx, ns); err != nil || len(p.Unrepairable) == 0 {
 		p.Err = err
 		return
@@ -113,7 +112,7 @@ func (p *repairing) reattach(ctx context.Context, grace time.Duration) {
 
 // confirm looks again after a while at an interface that is there, and differs from what was attached:
 // a task may be changing it.
-func (p *repairing) confirm(ctx context.Context, ns kernel.Namespace) error {
+func (p *Repairing) confirm(ctx context.Context, ns kernel.Namespace) error {
 	if p.differs == nil {
 		return nil
 	}
@@ -260,7 +259,7 @@ func finishReattachment(o *operation.Operation, ns kernel.Namespace, a *state.At
 }
 
 // refuseReattachment returns why an attachment must not be detached.
-func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
+func (p *Repairing) refuseReattachment(ns kernel.Namespace) error {
 	a := *p.Attachment()
 	list, err := onrecord.List(a)
 	if err != nil {
@@ -269,14 +268,10 @@ func (p *repairing) refuseReattachment(ns kernel.Namespace) error {
 	if err := p.operation.Config.LacksPlugin(a, list); err != nil {
 		return err
 	}
-	routes, err := ns.DefaultRoutes()
+	present, routes, err := kernel.Look(ns)
 	if err == nil {
 		err = inspect.RefuseOtherRoutes(p.operation.Record, p.operation.Config.IsKnown, a, routes)
 	}
-	if err != nil {
-		return err
-	}
-	present, err := ns.Interfaces()
 	if err != nil {
 		return err
 	}

@@ -143,18 +143,19 @@ type repairRound struct {
 	env        *operation.Env
 	request    Request
 	operations []*operation.Operation
-	repairs    []*repairing
+	repairs    []*Repairing
 	// drifts are those of allocations as a whole.
 	drifts []Drift
 }
 
-// repairing is the repair of one attachment.
-type repairing struct {
+// Repairing is one attachment compared with its record, and what is made of what it lacks.
+type Repairing struct {
 	remedy.Repair
 
 	round     *repairRound
 	operation *operation.Operation
-	At        int
+	// At is its place in the record.
+	At int
 	// changes are the rules that it has to have; nil if there are none.
 	changes *plugin.Changes
 	// asks is whether its plugins, which are unknown, are still to be asked, and told whether an
@@ -179,10 +180,11 @@ type repairing struct {
 	started time.Time
 }
 
-func (p *repairing) Attachment() *state.Attachment { return &p.operation.Record.Attachments[p.At] }
+// Attachment is the attachment on record.
+func (p *Repairing) Attachment() *state.Attachment { return &p.operation.Record.Attachments[p.At] }
 
 // ensure makes something that is missing, unless nothing is to be made.
-func (p *repairing) ensure(what string, make func() error) {
+func (p *Repairing) ensure(what string, make func() error) {
 	if !slices.Contains(p.Missing, what) { // its plugins may have noted it
 		p.Missing = append(p.Missing, what)
 	}
@@ -232,7 +234,6 @@ func (r *repairRound) inspect(ctx context.Context, o *operation.Operation) {
 		return
 	}
 	if err == nil {
-		defer ns.Close() //nolint:errcheck // read only
 		if r.request.Announce {
 			_ = ns.Announce() // without it changes are seen by the next comparison
 		}
@@ -260,7 +261,7 @@ func (r *repairRound) inspectIn(ctx context.Context, o *operation.Operation, ns 
 
 // inspectAttachment repairs one but for its rules, and plugins that are still to be asked.
 func (r *repairRound) inspectAttachment(ctx context.Context, o *operation.Operation, at int, ns kernel.Namespace) {
-	p := &repairing{round: r, operation: o, At: at, started: time.Now(), reattaches: r.request.Mode == Reattach || r.request.reattaches}
+	p := &Repairing{round: r, operation: o, At: at, started: time.Now(), reattaches: r.request.Mode == Reattach || r.request.reattaches}
 	p.DryRun = r.request.Mode == ReportOnly
 	r.repairs = append(r.repairs, p)
 	p.plugins(ctx, ns, r.request.LastChecks)
@@ -272,7 +273,7 @@ func (r *repairRound) inspectAttachment(ctx context.Context, o *operation.Operat
 
 // spareMoved makes what seems broken of an interface no damage if something proves that a task has moved it, and repairs what the host
 // has for it, such as rules that guard the host from it. A caller that attaches again is told why it does not.
-func (p *repairing) spareMoved(ctx context.Context, ns kernel.Namespace) {
+func (p *Repairing) spareMoved(ctx context.Context, ns kernel.Namespace) {
 	if len(p.Unrepairable) == 0 && p.Err == nil || p.reattaches {
 		return
 	}
@@ -314,11 +315,11 @@ func (r *repairRound) repairLoopback(o *operation.Operation, ns kernel.Namespace
 
 // commit adds the rules that are missing, in the order in which they were made first.
 func (r *repairRound) commit(ctx context.Context) {
-	ordered := slices.DeleteFunc(slices.Clone(r.repairs), func(p *repairing) bool { return p.changes == nil || len(p.Unrepairable) > 0 })
+	ordered := slices.DeleteFunc(slices.Clone(r.repairs), func(p *Repairing) bool { return p.changes == nil || len(p.Unrepairable) > 0 })
 	if len(ordered) == 0 {
 		return
 	}
-	slices.SortStableFunc(ordered, func(a, b *repairing) int { return a.Attachment().Created.Compare(b.Attachment().Created) })
+	slices.SortStableFunc(ordered, func(a, b *Repairing) int { return a.Attachment().Created.Compare(b.Attachment().Created) })
 	changes := make([]*plugin.Changes, len(ordered))
 	var holds []*os.File
 	for i, p := range ordered {
@@ -348,7 +349,7 @@ func (r *repairRound) ask(ctx context.Context) {
 			o.End()
 		}
 	}
-	r.askEach(func(p *repairing) error { return p.askTwice(ctx) })
+	r.askEach(func(p *Repairing) error { return p.askTwice(ctx) })
 	for _, o := range r.operations {
 		if asking[o] {
 			NoteSucceeded(o, NewlySucceeded(r.repairs))
@@ -380,7 +381,7 @@ func (r *repairRound) result() []Drift {
 	return drifts
 }
 
-func (p *repairing) drift() Drift {
+func (p *Repairing) drift() Drift {
 	a := p.Attachment()
 	d := Drift{
 		Allocation: p.operation.Record.Allocation.ID, Network: a.Network, Interface: a.Interface,
@@ -400,7 +401,7 @@ func (p *repairing) drift() Drift {
 	return d
 }
 
-func (p *repairing) observation() config.Observation {
+func (p *Repairing) observation() config.Observation {
 	d := p.drift()
 	err := d.Err
 	if err == nil && !d.Repaired {

@@ -23,21 +23,21 @@ func keepMTU(ctx context.Context, w *Work, c Call, add func() error) error {
 	if len(a.BridgeMTU) == 0 {
 		return add()
 	}
-	missing, err := w.pinBridges(ctx, a, a.BridgeMTU, false)
+	missing, err := pinBridges(ctx, w, a, a.BridgeMTU, false)
 	if err != nil {
 		return err
 	}
 	if err := add(); err != nil || len(missing) == 0 {
 		return err
 	}
-	_, err = w.pinBridges(ctx, a, missing, true)
+	_, err = pinBridges(ctx, w, a, missing, true)
 	return err
 }
 
 // pinBridges pins the MTU of bridges to what they have, and to that of the network
 // at least where they have no port, were created by this ADD, or may follow the port of
 // another attachment. It returns those that do not exist.
-func (w *Work) pinBridges(ctx context.Context, a state.Attachment, bridges map[string]int, created bool) (missing map[string]int, err error) {
+func pinBridges(ctx context.Context, w *Work, a state.Attachment, bridges map[string]int, created bool) (missing map[string]int, err error) {
 	unlock, err := w.Store.LockBridges(ctx)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func lackingMTU(ctx context.Context, w *Work, a state.Attachment) (lacks []Lack,
 			continue
 		}
 		lacks = append(lacks, Lack{fmt.Sprintf("MTU of %s is %d, the network has %d", name, bridge.MTU, mtu), func() error {
-			_, err := w.pinBridges(ctx, a, map[string]int{name: mtu}, true)
+			_, err := pinBridges(ctx, w, a, map[string]int{name: mtu}, true)
 			return err
 		}})
 	}

@@ -25,7 +25,7 @@ func keepBridges(ctx context.Context, w *Work, c Call, add func() error) error {
 	if err != nil {
 		return err
 	}
-	kept, err := w.recordBridges(names)
+	kept, err := recordBridges(w, names)
 	if err != nil {
 		unlock()
 		return err
@@ -37,14 +37,14 @@ func keepBridges(ctx context.Context, w *Work, c Call, add func() error) error {
 	defer unlock()
 	err = add()
 	for _, name := range kept {
-		err = errors.Join(err, w.restoreBridge(name))
+		err = errors.Join(err, restoreBridge(w, name))
 	}
 	return err
 }
 
 // recordBridges records accept_ra of bridges, and returns those of which it is to be restored. What a killed process has
 // recorded and not restored goes before what its plugin has set.
-func (w *Work) recordBridges(names map[string]int) (kept []string, err error) {
+func recordBridges(w *Work, names map[string]int) (kept []string, err error) {
 	for name, mtu := range names {
 		now, err := w.Host.KeepBridge(name, mtu)
 		if err != nil {
@@ -69,7 +69,7 @@ func (w *Work) recordBridges(names map[string]int) (kept []string, err error) {
 }
 
 // restoreBridge restores accept_ra of a bridge if it is on record. The caller holds the lock.
-func (w *Work) restoreBridge(name string) error {
+func restoreBridge(w *Work, name string) error {
 	had, err := w.Store.AcceptRA(name)
 	if err != nil || had == "" {
 		return err
@@ -90,18 +90,18 @@ func restoreBridges(ctx context.Context, w *Work, a state.Attachment) {
 		if had, err := w.Store.AcceptRA(name); err != nil || had == "" {
 			continue // ADD says what is wrong
 		}
-		if err := w.restoreLocked(ctx, name); err != nil {
+		if err := restoreLocked(ctx, w, name); err != nil {
 			w.log(a).Warn("a bridge does not accept router advertisements as before", "error", err)
 			return
 		}
 	}
 }
 
-func (w *Work) restoreLocked(ctx context.Context, bridge string) error {
+func restoreLocked(ctx context.Context, w *Work, bridge string) error {
 	unlock, err := w.Store.LockBridges(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return w.restoreBridge(bridge)
+	return restoreBridge(w, bridge)
 }

@@ -46,7 +46,7 @@ func setDefaultRoutes(w *Work, p *plan.Plan) error {
 			return w.Fail(*added.Attachment, err)
 		}
 		for _, gateway := range gateways {
-			if err := w.setDefaultRoute(ns, netns.Route{Interface: added.Attachment.Interface, Gateway: gateway}); err != nil {
+			if err := setDefaultRoute(w, ns, netns.Route{Interface: added.Attachment.Interface, Gateway: gateway}); err != nil {
 				return err
 			}
 		}
@@ -55,19 +55,19 @@ func setDefaultRoutes(w *Work, p *plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	changed, err := w.reconcileDefaultRoutes(ns, routes, p.Before)
+	changed, err := reconcileDefaultRoutes(w, ns, routes, p.Before)
 	if err != nil || !changed && len(p.Existing) == 0 {
 		return err
 	}
-	return w.updateAll(ns, w.Record.Attachments[:len(p.Existing)])
+	return updateAll(w, ns, w.Record.Attachments[:len(p.Existing)])
 }
 
 // updateAll records the default routes that attachments have now.
-func (w *Work) updateAll(ns kernel.Namespace, attachments []state.Attachment) error {
+func updateAll(w *Work, ns kernel.Namespace, attachments []state.Attachment) error {
 	routes, err := ns.DefaultRoutes()
 	for i := range attachments {
 		if err == nil {
-			err = w.updateGateways(&attachments[i], routes)
+			err = updateGateways(w, &attachments[i], routes)
 		}
 	}
 	return err
@@ -75,10 +75,10 @@ func (w *Work) updateAll(ns kernel.Namespace, attachments []state.Attachment) er
 
 // reconcileDefaultRoutes leaves one default route where several attachments set one and
 // none requests it. It tells whether it changed any.
-func (w *Work) reconcileDefaultRoutes(ns kernel.Namespace, routes, before []netns.Route) (changed bool, err error) {
+func reconcileDefaultRoutes(w *Work, ns kernel.Namespace, routes, before []netns.Route) (changed bool, err error) {
 	for _, v6 := range []bool{false, true} {
 		now := netns.OfFamily(routes, v6)
-		wanted, ok := w.firstOf(now)
+		wanted, ok := firstOf(w, now)
 		if i := slices.IndexFunc(netns.OfFamily(before, v6), func(r netns.Route) bool { return slices.Contains(now, r) }); i >= 0 {
 			wanted, ok = netns.OfFamily(before, v6)[i], true
 		}
@@ -86,7 +86,7 @@ func (w *Work) reconcileDefaultRoutes(ns kernel.Namespace, routes, before []netn
 			continue
 		}
 		changed = true
-		if err := w.setDefaultRoute(ns, wanted); err != nil {
+		if err := setDefaultRoute(w, ns, wanted); err != nil {
 			return changed, err
 		}
 	}
@@ -94,7 +94,7 @@ func (w *Work) reconcileDefaultRoutes(ns kernel.Namespace, routes, before []netn
 }
 
 // firstOf returns the route of the first attachment that has one.
-func (w *Work) firstOf(routes []netns.Route) (first netns.Route, ok bool) {
+func firstOf(w *Work, routes []netns.Route) (first netns.Route, ok bool) {
 	for _, a := range w.Record.Attachments {
 		for _, r := range routes {
 			if r.Interface == a.Interface {
@@ -106,14 +106,14 @@ func (w *Work) firstOf(routes []netns.Route) (first netns.Route, ok bool) {
 }
 
 // setDefaultRoute makes a route the only default one of its family.
-func (w *Work) setDefaultRoute(ns kernel.Namespace, r netns.Route) error {
+func setDefaultRoute(w *Work, ns kernel.Namespace, r netns.Route) error {
 	present, err := ns.DefaultRoutes()
 	if err == nil {
-		w.recordPreviousRoutes(r, present)
+		recordPreviousRoutes(w, r, present)
 		err = ns.SetDefaultRoute(r.Gateway, r.Interface)
 	}
 	if err == nil {
-		err = w.recordDefaultRoute(r)
+		err = recordDefaultRoute(w, r)
 	}
 	if err != nil {
 		return fmt.Errorf("allocation %s: %w", w.Record.Allocation.ID, err)
@@ -123,7 +123,7 @@ func (w *Work) setDefaultRoute(ns kernel.Namespace, r netns.Route) error {
 
 // recordPreviousRoutes adds the routes that r replaces to its attachment: one of them is
 // restored when the attachment is removed. recordDefaultRoute writes the record.
-func (w *Work) recordPreviousRoutes(r netns.Route, others []netns.Route) {
+func recordPreviousRoutes(w *Work, r netns.Route, others []netns.Route) {
 	at := slices.IndexFunc(w.Record.Attachments, func(a state.Attachment) bool { return a.Interface == r.Interface })
 	if at < 0 {
 		return
@@ -167,7 +167,7 @@ func requestedGateways(e selection.Element, a state.Attachment) ([]netip.Addr, e
 
 // recordDefaultRoute writes the moved route to the recorded results and to libcni's
 // cache, because CHECK compares these with the namespace.
-func (w *Work) recordDefaultRoute(moved netns.Route) error {
+func recordDefaultRoute(w *Work, moved netns.Route) error {
 	for i := range w.Record.Attachments {
 		a := &w.Record.Attachments[i]
 		if a.Result == nil { // pending, and recorded before it had one
@@ -190,7 +190,7 @@ func (w *Work) recordDefaultRoute(moved netns.Route) error {
 		} else if len(result.Routes) == before {
 			continue
 		}
-		if err := w.replaceResult(a, result, list.CNIVersion); err != nil {
+		if err := replaceResult(w, a, result, list.CNIVersion); err != nil {
 			return err
 		}
 		if err := w.Write(*a); err != nil {
@@ -203,7 +203,7 @@ func (w *Work) recordDefaultRoute(moved netns.Route) error {
 // restoreDefaultRoutes restores the default routes that removed attachments had replaced.
 // A failure does not keep them on record.
 func restoreDefaultRoutes(w *Work) {
-	if err := w.restorePreviousRoutes(w.previousRoutes()); err != nil {
+	if err := restorePreviousRoutes(w, previousRoutes(w)); err != nil {
 		w.Log.Warn("the previous default route is not restored", "error", err)
 	}
 	if w.Record.Allocation.PreviousRoutes == nil {
@@ -218,7 +218,7 @@ func restoreDefaultRoutes(w *Work) {
 // previousRoutes returns the default routes that deleted attachments had replaced, which
 // are on record with the allocation, and those of attachments whose DEL failed: it may
 // have removed the interface before.
-func (w *Work) previousRoutes() []netns.Route {
+func previousRoutes(w *Work) []netns.Route {
 	previous := slices.Clone(w.Record.Allocation.PreviousRoutes)
 	for _, a := range slices.Backward(w.Record.Attachments) {
 		if a.Phase == state.Deleting || a.Phase == state.Pending {
@@ -228,7 +228,7 @@ func (w *Work) previousRoutes() []netns.Route {
 	return previous
 }
 
-func (w *Work) restorePreviousRoutes(previous []netns.Route) error {
+func restorePreviousRoutes(w *Work, previous []netns.Route) error {
 	if len(previous) == 0 {
 		return nil
 	}
@@ -239,35 +239,31 @@ func (w *Work) restorePreviousRoutes(previous []netns.Route) error {
 	if err != nil {
 		return err
 	}
-	failed := w.restoreIn(ns, previous)
-	return errors.Join(failed, w.updateAll(ns, w.Record.Attachments))
+	failed := restoreIn(w, ns, previous)
+	return errors.Join(failed, updateAll(w, ns, w.Record.Attachments))
 }
 
 // restoreIn restores a previous route whose interface is up, for each family that has no
 // default route. Interfaces that are being removed get none.
-func (w *Work) restoreIn(ns kernel.Namespace, previous []netns.Route) error {
-	routes, err := ns.DefaultRoutes()
-	if err != nil {
-		return err
-	}
-	present, err := ns.Interfaces()
+func restoreIn(w *Work, ns kernel.Namespace, previous []netns.Route) error {
+	present, routes, err := kernel.Look(ns)
 	if err != nil {
 		return err
 	}
 	previous = slices.DeleteFunc(previous, func(r netns.Route) bool {
-		return w.isRemoved(r.Interface) || !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == r.Interface && i.Up })
+		return isRemoved(w, r.Interface) || !slices.ContainsFunc(present, func(i netns.Interface) bool { return i.Name == r.Interface && i.Up })
 	})
 	var failed error
 	for _, v6 := range []bool{false, true} {
 		if len(netns.OfFamily(routes, v6)) == 0 {
-			failed = errors.Join(failed, w.restoreFirst(ns, netns.OfFamily(previous, v6)))
+			failed = errors.Join(failed, restoreFirst(w, ns, netns.OfFamily(previous, v6)))
 		}
 	}
 	return failed
 }
 
 // isRemoved tells whether an interface is that of an attachment whose removal has begun.
-func (w *Work) isRemoved(iface string) bool {
+func isRemoved(w *Work, iface string) bool {
 	return slices.ContainsFunc(w.Record.Attachments, func(a state.Attachment) bool {
 		return a.Interface == iface && (a.Phase == state.Deleting || a.Phase == state.Pending)
 	})
@@ -275,13 +271,13 @@ func (w *Work) isRemoved(iface string) bool {
 
 // restoreFirst restores the first of the routes of a family that the kernel accepts: a
 // gateway may have become unreachable.
-func (w *Work) restoreFirst(ns kernel.Namespace, candidates []netns.Route) error {
+func restoreFirst(w *Work, ns kernel.Namespace, candidates []netns.Route) error {
 	var failed error
 	for i, r := range candidates {
 		err := ns.SetDefaultRoute(r.Gateway, r.Interface)
 		if err == nil {
-			w.recordPreviousRoutes(r, candidates[i+1:])
-			return w.recordDefaultRoute(r)
+			recordPreviousRoutes(w, r, candidates[i+1:])
+			return recordDefaultRoute(w, r)
 		}
 		w.Log.Warn("a previous default route cannot be restored", "error", err)
 		failed = errors.Join(failed, err)
@@ -290,7 +286,7 @@ func (w *Work) restoreFirst(ns kernel.Namespace, candidates []netns.Route) error
 }
 
 // updateGateways records the default routes that an attachment has now.
-func (w *Work) updateGateways(a *state.Attachment, routes []netns.Route) error {
+func updateGateways(w *Work, a *state.Attachment, routes []netns.Route) error {
 	if a.Status == nil {
 		return nil
 	}
@@ -309,7 +305,7 @@ func (w *Work) updateGateways(a *state.Attachment, routes []netns.Route) error {
 	return w.Write(*a)
 }
 
-func (w *Work) replaceResult(a *state.Attachment, result *types100.Result, cniVersion string) error {
+func replaceResult(w *Work, a *state.Attachment, result *types100.Result, cniVersion string) error {
 	encoded, err := onrecord.EncodeResult(result, cniVersion)
 	if err != nil {
 		return err
@@ -354,7 +350,7 @@ func restoreGateways(w *Work, a *state.Attachment) error {
 				return err
 			}
 		}
-		if err := w.recordGateways(a, v6, had, changed); err != nil {
+		if err := recordGateways(w, a, v6, had, changed); err != nil {
 			return err
 		}
 	}
@@ -370,7 +366,7 @@ func replaceGateways(ns kernel.Namespace, iface string, v6 bool, gateways []neti
 }
 
 // recordGateways has the result say of default routes what the namespace has.
-func (w *Work) recordGateways(a *state.Attachment, v6 bool, gateways []netip.Addr, changed bool) error {
+func recordGateways(w *Work, a *state.Attachment, v6 bool, gateways []netip.Addr, changed bool) error {
 	former := *a
 	former.Result = a.FormerResult
 	reported, err := reportsDefaultRoute(*a, v6)
@@ -382,14 +378,14 @@ func (w *Work) recordGateways(a *state.Attachment, v6 bool, gateways []netip.Add
 		return err
 	}
 	if len(gateways) > 0 {
-		return w.recordDefaultRoute(netns.Route{Interface: a.Interface, Gateway: gateways[0]})
+		return recordDefaultRoute(w, netns.Route{Interface: a.Interface, Gateway: gateways[0]})
 	}
 	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
 	}
 	result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, v6) })
-	if err := w.replaceResult(a, result, result.CNIVersion); err != nil {
+	if err := replaceResult(w, a, result, result.CNIVersion); err != nil {
 		return err
 	}
 	return w.Write(*a)
@@ -417,11 +413,7 @@ func lackingGateways(_ context.Context, w *Work, a state.Attachment) (lacks []La
 	if err != nil {
 		return nil, err
 	}
-	routes, err := ns.DefaultRoutes()
-	if err != nil {
-		return nil, err
-	}
-	present, err := ns.Interfaces()
+	present, routes, err := kernel.Look(ns)
 	if err != nil {
 		return nil, err
 	}

@@ -24,10 +24,10 @@ func TestPreviousRoutes(t *testing.T) {
 		{Interface: "net1", PreviousRoutes: shared}, {Interface: "net2", PreviousRoutes: shared},
 	}}}
 	for range 2 {
-		w.recordPreviousRoutes(own, []netns.Route{before, own, sibling, v6})
+		recordPreviousRoutes(w, own, []netns.Route{before, own, sibling, v6})
 	}
-	w.recordPreviousRoutes(v6, nil)
-	w.recordPreviousRoutes(before, []netns.Route{sibling})
+	recordPreviousRoutes(w, v6, nil)
+	recordPreviousRoutes(w, before, []netns.Route{sibling})
 	if got := w.Record.Attachments[0].PreviousRoutes; !slices.Equal(got, []netns.Route{before, sibling}) {
 		t.Errorf("net1 replaces %v", got)
 	}

@@ -62,7 +62,7 @@ func checkPortFamilies(w *Work, a state.Attachment) error {
 		return err
 	}
 	if len(all) > 0 {
-		w.warnUnreachedPorts(a)
+		warnUnreachedPorts(w, a)
 	}
 	addresses := onrecord.Addresses(result)
 	for _, m := range all {
@@ -79,7 +79,7 @@ func checkPortFamilies(w *Work, a state.Attachment) error {
 }
 
 // warnUnreachedPorts warns of ports that are mapped in vain.
-func (w *Work) warnUnreachedPorts(a state.Attachment) {
+func warnUnreachedPorts(w *Work, a state.Attachment) {
 	list, err := onrecord.List(a)
 	if err != nil || len(list.Plugins) == 0 {
 		return

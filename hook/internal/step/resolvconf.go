@@ -16,7 +16,7 @@ import (
 var resolvConf = step{Kept: writeResolvConf, Ended: removeResolvConf}
 
 // recordedResolvConf is the file on record. The configuration may have changed.
-func (w *Work) recordedResolvConf() resolvconf.File {
+func recordedResolvConf(w *Work) resolvconf.File {
 	file := w.ResolvConf
 	file.Dir = filepath.Dir(filepath.Dir(w.Record.Allocation.ResolvConf))
 	return file
@@ -35,12 +35,12 @@ func writeResolvConf(w *Work, removed []state.Attachment) error {
 	}
 	dns, err := w.DNS(kept)
 	if err == nil && len(dns.Servers) == 0 {
-		dns, err = w.withHostServers(dns)
+		dns, err = withHostServers(w, dns)
 	}
 	if err != nil {
 		return err
 	}
-	err = w.recordedResolvConf().Write(dns)
+	err = recordedResolvConf(w).Write(dns)
 	if errors.Is(err, resolvconf.ErrForeign) {
 		w.Log.Warn("resolv.conf of the namespace is not changed", "error", err)
 		return nil
@@ -49,7 +49,7 @@ func writeResolvConf(w *Work, removed []state.Attachment) error {
 }
 
 // withHostServers completes a configuration without servers by that of the host.
-func (w *Work) withHostServers(dns resolvconf.Config) (resolvconf.Config, error) {
+func withHostServers(w *Work, dns resolvconf.Config) (resolvconf.Config, error) {
 	host, err := resolvconf.Host(w.HostResolvConf...)
 	if err != nil {
 		return dns, err
@@ -72,5 +72,5 @@ func removeResolvConf(w *Work) error {
 	if w.Record.Allocation.ResolvConf == "" {
 		return nil
 	}
-	return w.recordedResolvConf().Remove()
+	return recordedResolvConf(w).Remove()
 }

@@ -5,8 +5,10 @@ package hook
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -18,8 +20,8 @@ var resolving = []string{
 	"source", "src", "destination", "dst", "ctorigsrc", "ctorigdst", "ctreplsrc", "ctrepldst", "tunnel-src", "tunnel-dst", "mask", "vaddr",
 }
 
-// number is what iptables and nft take for an IPv4 address, which may be shortened, or for a range of them.
-var number = regexp.MustCompile(`^(?:(?:0[xX][0-9a-fA-F]+|[0-9]+)\.?)*$`)
+// number is a part of what iptables and nft take for an IPv4 address.
+var number = regexp.MustCompile(`^(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)$`)
 
 // checkConditions refuses host names in conditions of published ports: iptables and nft look them up at each attach, for as long as
 // a server of DNS makes them wait, and CHECK and DEL do not find the rule again once the name has another address.
@@ -55,9 +57,25 @@ func hostName(words []string) string {
 	return ""
 }
 
-// isHostName tells whether the value of an address is looked up: not a number, one of IPv6, nor the name of a set.
+// isHostName tells whether the value of an address is looked up: not an address, nor a set, a variable or the rest of a map.
 func isHostName(address string) bool {
-	return !number.MatchString(address) && !strings.ContainsAny(address, ":@$")
+	_, err := netip.ParseAddr(address)
+	return err != nil && address != "" && !isShortened(address) && !strings.ContainsAny(address[:1], "@$*[")
+}
+
+// isShortened tells whether a text is an IPv4 address whose last part has the bits of those that are left out.
+func isShortened(address string) bool {
+	parts := strings.Split(address, ".")
+	for i, part := range parts {
+		bits := 8
+		if i == len(parts)-1 {
+			bits = 8 * (5 - len(parts))
+		}
+		if _, err := strconv.ParseUint(part, 0, max(bits, 1)); err != nil || !number.MatchString(part) {
+			return false
+		}
+	}
+	return len(parts) <= 4
 }
 
 // iptablesOperands returns the values of options that are looked up.

@@ -96,7 +96,7 @@ func backends(ctx context.Context, r *Report) {
 		out, err := exec.CommandContext(ctx, program+"-save").Output()
 		counts[program] = err == nil && strings.Contains(string(out), "\n-A ")
 		for _, table := range netfilter.Unlisted(string(out)) {
-			r.addWarning(program, fmt.Sprintf("cannot list the table %s, into which another program has put rules of nft: plugins that are executed fail, and what they leave there is not removed", table),
+			r.addWarning(program, fmt.Sprintf("cannot list the table %s, into which another program has put rules of nft: plugins that are executed cannot attach networks", table),
 				"nft list ruleset shows these rules: move them to a table of another name, or have the networks executed in process (allocnet networks)")
 		}
 	}

@@ -39,14 +39,18 @@ func checkConditions(n *cniconf.Network) error {
 	return nil
 }
 
-// hostName returns the first host name in conditions; empty if there is none.
+// hostName returns the first host name in conditions; empty if there is none. Those of iptables begin with an option or its negation.
 func hostName(words []string) string {
-	for _, operand := range iptablesOperands(words) {
-		for value := range strings.SplitSeq(operand, ",") {
-			if address, _, _ := strings.Cut(strings.TrimSpace(value), "/"); isHostName(address) {
-				return address
+	first := strings.TrimLeft(strings.Join(words, " "), " ")
+	if strings.HasPrefix(first, "-") || strings.HasPrefix(first, "!") {
+		for _, operand := range iptablesOperands(words) {
+			for value := range strings.SplitSeq(operand, ",") {
+				if address, _, _ := strings.Cut(strings.TrimSpace(value), "/"); isHostName(address) {
+					return address
+				}
 			}
 		}
+		return ""
 	}
 	for _, operand := range nftOperands(words) {
 		address, _, _ := strings.Cut(operand, "/")

@@ -87,8 +87,10 @@ func TestHostName(t *testing.T) {
 			t.Errorf("%s: %q, want %q", conditions, got, want)
 		}
 	}
-	if got := hostName([]string{"ip saddr { 10.0.0.1, router }"}); got != "router" {
-		t.Errorf("in one word: %q", got)
+	for want, words := range map[string][]string{"router": {"ip saddr { 10.0.0.1, router }"}, "": {"-m", "comment", "--comment", "ip saddr router"}, "late": {"", "-s", "late"}} {
+		if got := hostName(words); got != want {
+			t.Errorf("%q: %q", words, got)
+		}
 	}
 }
 

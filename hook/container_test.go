@@ -106,3 +106,20 @@ func TestRecalledContainerIDs(t *testing.T) {
 		t.Errorf("without a cache: %v, %v", empty.record.Attachments, err)
 	}
 }
+
+// TestUnreadableCache: without a record and with a cache that cannot be read it is not known what there is: no call reports success.
+func TestUnreadableCache(t *testing.T) {
+	e := fakeEngine(t, nil)
+	if err := os.WriteFile(filepath.Join(e.config.CacheDir, "results"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for call, err := range map[string]error{
+		"Teardown": e.Teardown(t.Context(), "a"),
+		"Release":  e.Release(t.Context(), "a", "web"),
+		"Setup":    attachAgain(t, e),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "read libcni's cache: ") {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/forwarding"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // settings reports kernel settings that keep allocations from being reached.
@@ -88,14 +89,18 @@ func ownPorts(r *Report, networks []network) {
 }
 
 // backends reports rules in both iptables backends: the kernel applies both, and
-// an operator who lists one misses the other.
+// an operator who lists one misses the other. It reports tables that iptables does not list, too.
 func backends(ctx context.Context, r *Report) {
 	counts := map[string]bool{}
-	for _, kind := range []string{"nft", "legacy"} {
-		out, err := exec.CommandContext(ctx, "iptables-"+kind+"-save").Output()
-		counts[kind] = err == nil && strings.Contains(string(out), "\n-A ")
+	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft"} {
+		out, err := exec.CommandContext(ctx, program+"-save").Output()
+		counts[program] = err == nil && strings.Contains(string(out), "\n-A ")
+		for _, table := range netfilter.Unlisted(string(out)) {
+			r.addWarning(program, fmt.Sprintf("cannot list the table %s, into which another program has put rules of nft: plugins that are executed cannot attach networks", table),
+				"nft list ruleset shows these rules: move them to a table of another name, or have the networks executed in process (allocnet networks)")
+		}
 	}
-	if counts["nft"] && counts["legacy"] {
+	if counts["iptables-nft"] && counts["iptables-legacy"] {
 		r.addError("iptables", "nftables and the legacy tables both have rules: the kernel applies both",
 			"move them to one backend: iptables-legacy-save | iptables-nft-restore --noflush, then flush the legacy tables")
 	}

@@ -261,3 +261,20 @@ func mark(t *testing.T, list []byte, a state.Allocation) []byte {
 	}
 	return marked
 }
+
+// TestUnreadableCache: without a record and with a cache that cannot be read it is not known what there is: no call reports success.
+func TestUnreadableCache(t *testing.T) {
+	e := fakeEngine(t, nil)
+	if err := os.WriteFile(filepath.Join(e.env.Config.CacheDir, "results"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for call, err := range map[string]error{
+		"Teardown": e.Teardown(t.Context(), "a"),
+		"Release":  e.Release(t.Context(), "a", "web"),
+		"Setup":    attachAgain(t, e),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "read libcni's cache: ") {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+}

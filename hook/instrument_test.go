@@ -129,12 +129,17 @@ func TestObservationOfARemovalThatDoesNotBegin(t *testing.T) {
 	defer unlock.Unlock()
 	ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
 	defer stop()
-	seen = nil
-	if err := m.Detach(ctx, "w1", "eth0"); err == nil {
-		t.Fatal("detached")
-	}
-	if len(seen) != 1 || seen[0].Op != OpDetach || seen[0].Identity != identity {
-		t.Errorf("%+v, want one that has the identity of the allocation", seen)
+	for name, call := range map[string]func() error{
+		"Detach":  func() error { return m.Detach(ctx, "w1", "eth0") },
+		"Release": func() error { return m.Release(ctx, "w1", "web") },
+	} {
+		seen = nil
+		if err := call(); err == nil {
+			t.Fatalf("%s has begun", name)
+		}
+		if len(seen) != 1 || seen[0].Op != OpDetach || seen[0].Identity != identity {
+			t.Errorf("%s: %+v, want one that has the identity of the allocation", name, seen)
+		}
 	}
 }
 

@@ -95,6 +95,8 @@ var spellings = []variant{
 	chained("tuning sysctl of three numbers", map[string]any{"type": "tuning", "sysctl": map[string]any{"net.ipv4.tcp_rmem": "4096 131072 6291456"}}),
 	chained("tuning sysctl of a text", map[string]any{"type": "tuning", "sysctl": map[string]any{"net.ipv4.tcp_congestion_control": "reno"}}),
 	chained("tuning MAC in capitals", map[string]any{"type": "tuning", "mac": "02:00:00:00:AB:CD"}),
+	chained("tuning MAC with dashes", map[string]any{"type": "tuning", "mac": "02-00-00-00-ab-cd"}),
+	chained("tuning MAC with dots", map[string]any{"type": "tuning", "mac": "0200.0000.abcd"}),
 	chained("tuning all off", map[string]any{"type": "tuning", "promisc": false, "mtu": 0, "allmulti": false, "txQLen": 0}),
 	chained("bandwidth odd numbers", map[string]any{"type": "bandwidth", "ingressRate": 1234567, "ingressBurst": 100003, "egressRate": 999999937, "egressBurst": 1000003}),
 	chained("bandwidth small", map[string]any{"type": "bandwidth", "ingressRate": 1000, "ingressBurst": 12176, "egressRate": 1001, "egressBurst": 12183}),

@@ -49,7 +49,9 @@ func transientAnswer(err error, own *types.Error) bool {
 		return true
 	}
 	if number, ok := kernelError(err, text); ok {
-		return !slices.Contains(permanent, number)
+		// Routes that are there or not depend on the configuration: the namespace is the allocation's alone.
+		ofRoutes := strings.Contains(text, " route ") && (number == unix.EEXIST || number == unix.ESRCH)
+		return !ofRoutes && !slices.Contains(permanent, number)
 	}
 	if reference, ok := errors.AsType[referenceError](err); ok {
 		return !isRefusal(reference.Cause(), text)

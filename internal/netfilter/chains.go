@@ -5,7 +5,6 @@ package netfilter
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -46,16 +45,15 @@ func (s *Socket) Tables(family Family) (tables []string, err error) {
 // dump lists what there is of a family.
 func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) error {
 	var payloads [][]byte
-	err := errChanged
-	for attempt := 0; errors.Is(err, errChanged) && attempt < listAttempts; attempt++ {
+	err := whole(func() error {
 		payloads = nil
-		err = s.receive(message(kind, netlink.Dump, family, nil), func(payload []byte) bool {
+		return s.receive(message(kind, netlink.Dump, family, nil), func(payload []byte) bool {
 			payloads = append(payloads, payload[min(nfgenmsgSize, len(payload)):])
 			return true
 		})
-	}
+	})
 	if err != nil {
-		return ignoreUnsupported(err)
+		return err
 	}
 	for _, payload := range payloads {
 		visitor(payload)

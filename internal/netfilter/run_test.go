@@ -46,6 +46,14 @@ func TestProgramHangs(t *testing.T) {
 	if out, err := (netfilter.Runner{}).Run(t.Context(), "*nat\n", "sh", "-c", "cat "+fifo+" & exec cat"); err != nil || out != "*nat\n" {
 		t.Errorf("it ends, and what it has started does not: %q, %v", out, err)
 	}
+	if out, err := (netfilter.Runner{}).Run(t.Context(), "*nat\n", "cat"); err != nil || out != "*nat\n" {
+		t.Errorf("it ends: %q, %v", out, err)
+	}
+	late, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer stop()
+	if out, err := (netfilter.Runner{}).Run(late, "", "sh", "-c", "cat "+fifo+" & echo part"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("its limit ends while what it has started may print more: %q, %v", out, err)
+	}
 	for _, where := range []string{"", " >&2"} {
 		var exit *exec.ExitError
 		if _, err := (netfilter.Runner{}).Run(t.Context(), "", "sh", "-c", "echo reason"+where+"; exit 3"); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "sh: exit status 3: reason") {

@@ -113,16 +113,22 @@ const listAttempts = 100
 // rules out.
 var errChanged = errors.New("the rules change all the time")
 
-// List returns the rules of a chain, none if there is no such chain.
-func (s *Socket) List(t *Table, chain string) ([]ListedRule, error) {
-	for range listAttempts {
-		var rules []ListedRule
-		err := s.visit(t, chain, func(rule ListedRule) bool { rules = append(rules, rule); return true })
-		if !errors.Is(err, errChanged) {
-			return rules, ignoreUnsupported(err)
-		}
+// whole repeats a listing that changes have interrupted. A kernel without nftables has nothing to list.
+func whole(list func() error) error {
+	err := errChanged
+	for attempt := 0; errors.Is(err, errChanged) && attempt < listAttempts; attempt++ {
+		err = list()
 	}
-	return nil, ignoreUnsupported(errChanged)
+	return ignoreUnsupported(err)
+}
+
+// List returns the rules of a chain, none if there is no such chain.
+func (s *Socket) List(t *Table, chain string) (rules []ListedRule, err error) {
+	err = whole(func() error {
+		rules = nil
+		return s.visit(t, chain, func(rule ListedRule) bool { rules = append(rules, rule); return true })
+	})
+	return rules, err
 }
 
 // HasRule tells whether it is certain that a chain has a rule. It stops at the first one, on

@@ -81,3 +81,47 @@ func TestUnsupported(t *testing.T) {
 		}
 	}
 }
+
+// TestInterruptedAgain: a listing is repeated as long as changes interrupt it, but not for ever, and not after another error.
+func TestInterruptedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		interrupted, calls int
+		last, want         error
+	}{
+		"whole":                {0, 1, nil, nil},
+		"interrupted":          {3, 4, nil, nil},
+		"a failure":            {0, 1, unix.EPERM, unix.EPERM},
+		"a failure after some": {3, 4, unix.EPERM, unix.EPERM},
+		"without nftables":     {0, 1, unix.EOPNOTSUPP, nil},
+		"changed all the time": {1000, listAttempts, nil, errChanged},
+	} {
+		calls := 0
+		err := whole(func() error {
+			if calls++; calls <= test.interrupted {
+				return errChanged
+			}
+			return test.last
+		})
+		if !errors.Is(err, test.want) || calls != test.calls {
+			t.Errorf("%s: %d calls, %v", name, calls, err)
+		}
+	}
+}
+
+// TestUnsent: a batch that cannot be sent is an error, and an answer that does not come ends with the deadline.
+func TestUnsent(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	s, err := Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if messages, err := s.receivePart(make([]byte, receiveBuffer)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("without a request: %v, %v", messages, err)
+	}
+	b := &Batch{}
+	b.AddRule(testTable, testTable.Chains[0].Rules[0])
+	if err := errors.Join(s.Close(), s.send(b)); err == nil || !strings.Contains(err.Error(), "failed to send rules to nftables: ") {
+		t.Errorf("with a closed socket: %v", err)
+	}
+}

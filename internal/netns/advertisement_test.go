@@ -4,9 +4,12 @@
 package netns_test
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/roottest"
@@ -129,4 +132,15 @@ func TestRootNewInterfacesIgnoreRA(t *testing.T) {
 	connect(t)
 	advertise(t)
 	requireAdvertised(t, false)
+}
+
+// TestRootUnwritableAcceptRA: only an interface that is gone needs no parameter; another error is one.
+func TestRootUnwritableAcceptRA(t *testing.T) {
+	roottest.Require(t)
+	n := openNamespace(t, create(t, "host"))
+	for _, accept := range []bool{false, true} {
+		if err := n.RestoreAcceptRA("no\x00name", accept); !errors.Is(err, unix.EINVAL) {
+			t.Errorf("accept is %t: %v", accept, err)
+		}
+	}
 }

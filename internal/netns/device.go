@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -73,7 +72,7 @@ func (d Device) find(links []netlink.Link) netlink.Link {
 	return nil
 }
 
-func (d Device) has(mac string) bool { return d.MAC != "" && strings.EqualFold(d.MAC, mac) }
+func (d Device) has(mac string) bool { return SameMAC(d.MAC, mac) }
 
 // returnAs renames a link of the namespace and moves it to the caller's. On failure it keeps its name.
 func (n *Namespace) returnAs(link netlink.Link, name string) error {

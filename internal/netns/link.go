@@ -4,8 +4,10 @@
 package netns
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strings"
 
@@ -144,4 +146,11 @@ func Links(kind string) ([]string, error) {
 func missingLink(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, unix.ENODEV)
+}
+
+// SameMAC tells whether two texts are one MAC, which has several forms: a result has that of the configuration.
+func SameMAC(a, b string) bool {
+	first, err := net.ParseMAC(a)
+	second, failed := net.ParseMAC(b)
+	return err == nil && failed == nil && bytes.Equal(first, second)
 }

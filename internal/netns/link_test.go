@@ -38,3 +38,20 @@ func TestRootFindLink(t *testing.T) {
 		}
 	}
 }
+
+// TestSameMAC: the form of a MAC does not matter, and what is none is none.
+func TestSameMAC(t *testing.T) {
+	for _, same := range [][2]string{{"02:00:00:00:AB:CD", "02:00:00:00:ab:cd"}, {"02-00-00-00-ab-cd", "02:00:00:00:ab:cd"}, {"0200.0000.abcd", "02:00:00:00:ab:cd"}} {
+		if !netns.SameMAC(same[0], same[1]) {
+			t.Errorf("%q differs from %q", same[0], same[1])
+		}
+	}
+	if netns.SameMAC("", "") {
+		t.Error("none is taken for one")
+	}
+	for _, other := range []string{"02:00:00:00:ab:ce", "", "x"} {
+		if netns.SameMAC("02:00:00:00:ab:cd", other) {
+			t.Errorf("%q is taken for the same", other)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -246,7 +247,17 @@ func prepare() error {
 	if err := ResetSysctls(); err != nil {
 		return err
 	}
-	return RunAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1")
+	return errors.Join(RunAll("ip link set lo up", "sysctl -qw net.ipv4.ip_forward=1"), askForFamilies())
+}
+
+// askForFamilies has package net find out where lo is up whether a socket can be of both families. It finds that out once for a process,
+// where that first listens at no address: with lo down it would take it for impossible, and listen with IPv4 alone from then on.
+func askForFamilies() error {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // MountSys mounts the sysfs of the new network namespace, and in it the control

@@ -130,7 +130,7 @@ func MainOutside(run func() int, paths ...string) int {
 }
 
 func runOutside(run func() int, paths []string) (int, error) {
-	if err := readyPrograms(); err != nil {
+	if err := errors.Join(readyPrograms(), askForFamilies()); err != nil {
 		return 1, err
 	}
 	var files []string

@@ -5,8 +5,10 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -18,8 +20,8 @@ var resolving = []string{
 	"source", "src", "destination", "dst", "ctorigsrc", "ctorigdst", "ctreplsrc", "ctrepldst", "tunnel-src", "tunnel-dst", "mask", "vaddr",
 }
 
-// number is what iptables and nft take for an IPv4 address, which may be shortened, or for a range of them.
-var number = regexp.MustCompile(`^(?:(?:0[xX][0-9a-fA-F]+|[0-9]+)\.?)*$`)
+// number is a part of what iptables and nft take for an IPv4 address.
+var number = regexp.MustCompile(`^(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)$`)
 
 // checkConditions refuses host names in conditions of published ports: iptables and nft look them up at each attach, for as long as
 // a server of DNS makes them wait, and CHECK and DEL do not find the rule again once the name has another address.
@@ -37,14 +39,18 @@ func checkConditions(n *cniconf.Network) error {
 	return nil
 }
 
-// hostName returns the first host name in conditions; empty if there is none.
+// hostName returns the first host name in conditions; empty if there is none. Those of iptables begin with an option or its negation.
 func hostName(words []string) string {
-	for _, operand := range iptablesOperands(words) {
-		for value := range strings.SplitSeq(operand, ",") {
-			if address, _, _ := strings.Cut(strings.TrimSpace(value), "/"); isHostName(address) {
-				return address
+	first := strings.TrimLeft(strings.Join(words, " "), " ")
+	if strings.HasPrefix(first, "-") || strings.HasPrefix(first, "!") {
+		for _, operand := range iptablesOperands(words) {
+			for value := range strings.SplitSeq(operand, ",") {
+				if address, _, _ := strings.Cut(strings.TrimSpace(value), "/"); isHostName(address) {
+					return address
+				}
 			}
 		}
+		return ""
 	}
 	for _, operand := range nftOperands(words) {
 		address, _, _ := strings.Cut(operand, "/")
@@ -55,9 +61,25 @@ func hostName(words []string) string {
 	return ""
 }
 
-// isHostName tells whether the value of an address is looked up: not a number, one of IPv6, nor the name of a set.
+// isHostName tells whether the value of an address is looked up: not an address, nor a set, a variable or the rest of a map.
 func isHostName(address string) bool {
-	return !number.MatchString(address) && !strings.ContainsAny(address, ":@$")
+	_, err := netip.ParseAddr(address)
+	return err != nil && address != "" && !isShortened(address) && !strings.ContainsAny(address[:1], "@$*[")
+}
+
+// isShortened tells whether a text is an IPv4 address whose last part has the bits of those that are left out.
+func isShortened(address string) bool {
+	parts := strings.Split(address, ".")
+	for i, part := range parts {
+		bits := 8
+		if i == len(parts)-1 {
+			bits = 8 * (5 - len(parts))
+		}
+		if _, err := strconv.ParseUint(part, 0, max(bits, 1)); err != nil || !number.MatchString(part) {
+			return false
+		}
+	}
+	return len(parts) <= 4
 }
 
 // iptablesOperands returns the values of options that are looked up.
@@ -80,89 +102,4 @@ func iptablesOperands(words []string) (operands []string) {
 		}
 	}
 	return operands
-}
-
-// nftToken is a text in quotes, a mark, operators, or a word.
-var nftToken = regexp.MustCompile(`"[^"]*"|[{}(),]|[!<>=&|^]+|[^\s{}(),"!<>=&|^]+`)
-
-// nftOperands returns what addresses are compared with, as nft reads it. Of concatenations it reads those of sets alone.
-func nftOperands(words []string) (operands []string) {
-	tokens := nftToken.FindAllString(strings.Join(words, " "), -1)
-	for i := 1; i < len(tokens); i++ {
-		if !isNFTAddress(tokens[i-1], tokens[i]) {
-			continue
-		}
-		rest := tokens[i+1:]
-		if column := nftColumn(tokens[:i]); column > 0 || len(rest) > 0 && rest[0] == "." {
-			operands = append(operands, nftColumnOf(rest, column)...)
-		} else {
-			operands = append(operands, nftValues(rest)...)
-		}
-	}
-	return operands
-}
-
-// isNFTAddress tells whether two words are an address of a packet or of its route, not one of Ethernet.
-func isNFTAddress(before, word string) bool {
-	return slices.Contains([]string{"saddr", "daddr", "nexthop"}, word) && slices.Contains([]string{"ip", "ip6", "original", "reply", "rt"}, before)
-}
-
-// nftColumn returns how many parts of a concatenation are before its last one.
-func nftColumn(tokens []string) (column int) {
-	for _, token := range slices.Backward(tokens) {
-		switch token {
-		case "}":
-			return column
-		case ".":
-			column++
-		}
-	}
-	return column
-}
-
-// nftColumnOf returns a part of each element of the set with which a concatenation is compared, whose other parts may be before it.
-func nftColumnOf(tokens []string, column int) (values []string) {
-	open := slices.IndexFunc(tokens, func(token string) bool { return strings.ContainsAny(token[:1], `{@"0123456789`) })
-	if open < 0 || tokens[open] != "{" {
-		return nil
-	}
-	at := 0
-	for _, token := range tokens[open+1:] {
-		switch {
-		case token == "}":
-			return values
-		case token == ",":
-			at = 0
-		case token == ".":
-			at++
-		case token == ":": // what follows is not compared
-			at = -len(tokens)
-		case at == column:
-			values = append(values, token)
-		}
-	}
-	return values
-}
-
-// nftValues returns what one address is compared with: a set, or a value, and before that the mask.
-func nftValues(tokens []string) (values []string) {
-	for i, token := range tokens {
-		switch {
-		case token == "{":
-			return append(values, nftColumnOf(tokens[i:], 0)...)
-		case isNFTOperator(token):
-		default:
-			values = append(values, strings.Trim(token, `"`))
-			if i+1 == len(tokens) || !isNFTOperator(tokens[i+1]) {
-				return values
-			}
-		}
-	}
-	return values
-}
-
-// isNFTOperator tells whether a value of an address follows.
-func isNFTOperator(token string) bool {
-	words := []string{"(", ")", "and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge", "map", "vmap"}
-	return strings.ContainsAny(token[:1], "!<>=&|^") || slices.Contains(words, token)
 }

@@ -67,13 +67,23 @@ func TestHostName(t *testing.T) {
 		"ip saddr . iifname @trusted tcp dport { http }": "",
 		"tcp dport { http, https } ip saddr 10.0.0.1":    "",
 		"fib saddr type local":                           "",
+		"-s 10.0.0.256":                                  "10.0.0.256",
+		"-s 1.2.3.4.5":                                   "1.2.3.4.5",
+		"-s 10.08":                                       "10.08",
+		"-s cafe:8":                                      "cafe:8",
+		"ip saddr {router:accept}":                       "router",
+		"ip saddr vmap { 10.0.0.1: accept, *: drop }":    "",
+		"ip6 saddr vmap { fd00::1: accept, cafe: drop }": "cafe",
+		"ip6 saddr vmap { fd00::/8:accept }":             "",
 		"ip daddr 10.0.0.1 comment \"ip saddr router\"":  "",
 	} {
 		if got := hostName(strings.Fields(conditions)); got != want {
 			t.Errorf("%s: %q, want %q", conditions, got, want)
 		}
 	}
-	if got := hostName([]string{"ip saddr { 10.0.0.1, router }"}); got != "router" {
-		t.Errorf("in one word: %q", got)
+	for want, words := range map[string][]string{"router": {"ip saddr { 10.0.0.1, router }"}, "": {"-m", "comment", "--comment", "ip saddr router"}, "late": {"", "-s", "late"}} {
+		if got := hostName(words); got != want {
+			t.Errorf("%q: %q", words, got)
+		}
 	}
 }

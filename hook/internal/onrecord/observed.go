@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/containerd/go-cni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -38,7 +37,7 @@ func Shows(a state.Attachment, interfaces []netns.Interface) bool {
 		if reported.Name != a.Interface || reported.Sandbox == "" || reported.Mac == "" {
 			continue
 		}
-		if slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == reported.Name && strings.EqualFold(i.MAC, reported.Mac) }) {
+		if slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return i.Name == reported.Name && netns.SameMAC(i.MAC, reported.Mac) }) {
 			return true
 		}
 	}
@@ -58,7 +57,7 @@ func (s Status) IsRenamed(recorded string, i netns.Interface) bool {
 	hasAddress := s.HasAddressOf(i)
 	switch i.Kind {
 	case "macvlan":
-		return hasAddress || s.MAC != "" && strings.EqualFold(s.MAC, i.MAC)
+		return hasAddress || netns.SameMAC(s.MAC, i.MAC)
 	case "ipvlan", "vlan":
 		return hasAddress
 	}

@@ -9,11 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/vishvananda/netlink"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // Existing returns the links of this namespace that have one of the names. The kernel also finds those that have it
@@ -84,7 +85,7 @@ func Interface(link netlink.Link, sandbox string) *current.Interface {
 // CompareMAC requires that a link has the MAC that a result has for it, which may be empty.
 func CompareMAC(link netlink.Link, recorded *current.Interface) error {
 	mac := link.Attrs().HardwareAddr.String()
-	if recorded.Mac != "" && !strings.EqualFold(recorded.Mac, mac) {
+	if recorded.Mac != "" && !netns.SameMAC(recorded.Mac, mac) {
 		return fmt.Errorf("interface %s has MAC %s, was set up with %s", recorded.Name, mac, recorded.Mac)
 	}
 	return nil

@@ -19,8 +19,8 @@ type IPArgs struct {
 	IPs json.RawMessage `json:"ips"`
 }
 
-// NeedIPAM returns the IPAM plugin of a type, which has to be executed in process.
-func (c *Call) NeedIPAM(name string) (Type, error) {
+// needIPAM returns the IPAM plugin of a type, which has to be executed in process.
+func (c *Call) needIPAM(name string) (Type, error) {
 	if name == "" {
 		return Type{}, errors.New("no plugin name provided") // CHECK without IPAM
 	}
@@ -34,7 +34,7 @@ func (c *Call) NeedIPAM(name string) (Type, error) {
 // AddIPAM has the IPAM plugin allocate addresses. The caller releases them with
 // ReleaseIPAM if it fails later.
 func (c *Call) AddIPAM(name string) (*current.Result, error) {
-	p, err := c.NeedIPAM(name)
+	p, err := c.needIPAM(name)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func reread(result *current.Result, cniVersion string) (*current.Result, error) 
 
 // CheckIPAM has the IPAM plugin of a type check what it has allocated. It is an error if there is none.
 func (c *Call) CheckIPAM(name string) error {
-	p, err := c.NeedIPAM(name)
+	p, err := c.needIPAM(name)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (c *Call) Status() error {
 
 // ReleaseIPAM releases the addresses of the attachment. It is safe to repeat.
 func (c *Call) ReleaseIPAM(name string) error {
-	p, err := c.NeedIPAM(name)
+	p, err := c.needIPAM(name)
 	if err != nil {
 		return err
 	}

@@ -170,9 +170,6 @@ func del(c *plugin.Call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.NeedIPAM(conf.IPAM.Type); err != nil {
-		return err
-	}
 	addresses, err := iface.Remove(c)
 	if err != nil {
 		return err

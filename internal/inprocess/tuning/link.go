@@ -4,11 +4,9 @@
 package tuning
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // linkSettings are settings of a link, as the tuning plugin keeps them in a file. The zero
@@ -125,13 +124,6 @@ func (s linkSettings) steps(link netlink.Link) (steps []func() error) {
 	return steps
 }
 
-// sameMAC compares MACs, which have several forms.
-func sameMAC(a, b string) bool {
-	first, err := net.ParseMAC(a)
-	second, failed := net.ParseMAC(b)
-	return a == b || err == nil && failed == nil && bytes.Equal(first, second)
-}
-
 // compare requires that a link has the settings.
 func (s linkSettings) compare(link netlink.Link) error {
 	name, existing := link.Attrs().Name, s.of(link)
@@ -139,7 +131,7 @@ func (s linkSettings) compare(link netlink.Link) error {
 		return fmt.Errorf("Error: Tuning configured %s of %s is %v, current value is %v", what, name, want, got) //nolint:staticcheck // the reference plugin's text
 	}
 	switch {
-	case !sameMAC(s.MAC, existing.MAC):
+	case s.MAC != existing.MAC && !netns.SameMAC(s.MAC, existing.MAC):
 		return differs("Ethernet", s.MAC, existing.MAC)
 	case s.Promisc != nil && *s.Promisc != *existing.Promisc:
 		return differs("promisc", *s.Promisc, *existing.Promisc)

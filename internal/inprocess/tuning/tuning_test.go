@@ -142,20 +142,6 @@ func TestSysctlOrder(t *testing.T) {
 	}
 }
 
-// TestSameMAC: the form of a MAC does not matter, and what is none equals only itself.
-func TestSameMAC(t *testing.T) {
-	for _, same := range [][2]string{{"02:00:00:00:AB:CD", "02:00:00:00:ab:cd"}, {"02-00-00-00-ab-cd", "02:00:00:00:ab:cd"}, {"", ""}} {
-		if !sameMAC(same[0], same[1]) {
-			t.Errorf("%q differs from %q", same[0], same[1])
-		}
-	}
-	for _, other := range []string{"02:00:00:00:ab:ce", "", "x"} {
-		if sameMAC("02:00:00:00:ab:cd", other) {
-			t.Errorf("%q is taken for the same", other)
-		}
-	}
-}
-
 // TestSettingsThatStay: DEL removes the file of the settings, whatever is in it and also without the namespace, or fails.
 func TestSettingsThatStay(t *testing.T) {
 	dir := t.TempDir()

@@ -23,8 +23,11 @@ import (
 func settings(r *Report, networks []network, dir string) {
 	read := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return "absent"
+		case err != nil:
+			r.addWarning(strings.ReplaceAll(name, "/", "."), "is not examined: "+err.Error(), "run allocnet doctor again")
 		}
 		return strings.TrimSpace(string(data))
 	}
@@ -94,6 +97,9 @@ func backends(ctx context.Context, r *Report) {
 	for _, kind := range []string{"nft", "legacy"} {
 		out, err := exec.CommandContext(ctx, "iptables-"+kind+"-save").Output()
 		counts[kind] = err == nil && strings.Contains(string(out), "\n-A ")
+		if err != nil && !errors.Is(err, exec.ErrNotFound) {
+			r.addWarning("iptables", "its rules in "+kind+" tables are not examined: iptables-"+kind+"-save: "+err.Error(), "run allocnet doctor again")
+		}
 	}
 	if counts["nft"] && counts["legacy"] {
 		r.addError("iptables", "nftables and the legacy tables both have rules: the kernel applies both",

@@ -16,8 +16,10 @@ func TestBackends(t *testing.T) {
 		want     []string
 	}{
 		"one backend": {map[string]string{"iptables": "true", "iptables-nft-save": rules, "iptables-legacy-save": none}, nil},
-		"a failure":   {map[string]string{"iptables": "true", "iptables-nft-save": rules, "iptables-legacy-save": rules + "; exit 1"}, nil},
-		"not there":   {nil, []string{"warning iptables: is not installed: without nftables, portmap, firewall and ipMasq need it => apt-get install iptables"}},
+		"a failure": {map[string]string{"iptables": "true", "iptables-nft-save": rules, "iptables-legacy-save": rules + "; exit 1"}, []string{
+			"warning iptables: its rules in legacy tables are not examined: iptables-legacy-save: exit status 1 => run allocnet doctor again",
+		}},
+		"not there": {nil, []string{"warning iptables: is not installed: without nftables, portmap, firewall and ipMasq need it => apt-get install iptables"}},
 		"two backends": {map[string]string{"iptables": "true", "iptables-nft-save": rules, "iptables-legacy-save": rules}, []string{
 			"error iptables: nftables and the legacy tables both have rules: the kernel applies both => " +
 				"move them to one backend: iptables-legacy-save | iptables-nft-restore --noflush, then flush the legacy tables",

@@ -77,6 +77,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	managedLinks(r, links, running("/proc"), outputOf(ctx))
 	settings(r, networks, "/proc/sys")
 	facts := forwarding.Collect(ctx, netip.Addr{}, !d.Unprivileged)
+	unread(r, networks, facts.Unread)
 	if slices.ContainsFunc(networks, func(n network) bool { return len(n.RoutedPlugins()) > 0 }) {
 		routedPools(r, networks, facts)
 	}

@@ -35,8 +35,9 @@ type PoolFacts struct {
 	Leases map[netip.Addr]string
 	// InUse has a namespace for each address in a namespace of this host. Nil: unknown.
 	InUse map[netip.Addr]string
-	// Gone are the nodes that Nomad does not know, by ID.
-	Gone map[string]bool
+	// Gone are the nodes that Nomad does not know, by ID, and Unasked why that is not known of one.
+	Gone    map[string]bool
+	Unasked error
 	// Now is the time.
 	Now time.Time
 }
@@ -154,6 +155,9 @@ func (p poolReport) claims() {
 	for _, id := range slices.Sorted(maps.Keys(gone)) {
 		p.addWarning("node "+id, fmt.Sprintf("is not known to Nomad, and owns %d blocks of pool %s", gone[id], p.Config.Pool),
 			"agents reclaim them when the node has been gone for long enough; at once: allocnet ipam release --node "+id+" "+p.Config.Pool)
+	}
+	if p.Unasked != nil {
+		p.addWarning(p.subject, "which nodes are gone is not examined in full: "+p.Unasked.Error(), "run allocnet doctor again, with a token that may read nodes")
 	}
 	p.missing(local)
 }

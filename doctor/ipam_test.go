@@ -140,6 +140,10 @@ func TestExaminePool(t *testing.T) {
 			func(f *PoolFacts) { f.Gone["node-2"] = true },
 			[]string{"warning 10.91.0.17: is held by node node-2, which Nomad does not know", "warning node node-2: is not known to Nomad, and owns 1 blocks of pool vlan"},
 		},
+		"a node of which nothing is known": {
+			func(f *PoolFacts) { f.Unasked = ipam.ErrRefused },
+			[]string{"warning pool vlan: which nodes are gone is not examined in full: "},
+		},
 		"nearly claimed": {
 			func(f *PoolFacts) {
 				f.Overview.Blocks = append(f.Overview.Blocks, blockOf(otherHost, "10.91.0.0/26"), blockOf(otherHost, "10.91.0.192/26"))
@@ -221,7 +225,7 @@ func TestCollectPool(t *testing.T) {
 	if diff := cmp.Diff([]string{"node-1", "node-2", "node-3"}, asked); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string]bool{"node-2": true}, got.Gone); diff != "" || got.Host != thisHost {
+	if diff := cmp.Diff(map[string]bool{"node-2": true}, got.Gone); diff != "" || got.Host != thisHost || !errors.Is(got.Unasked, ipam.ErrRefused) {
 		t.Errorf("%+v\n%s", got.Host, diff)
 	}
 	want := map[netip.Addr]string{netip.MustParseAddr("10.91.0.65"): "a1 eth0", netip.MustParseAddr("fd00::1"): "an unknown attachment"}

@@ -83,7 +83,8 @@ func (f *PoolFacts) gone(ctx context.Context, ask func(context.Context, string) 
 			return
 		}
 		asked[h.NodeID] = true
-		if gone, err := ask(ctx, h.NodeID); err == nil && gone {
+		gone, err := ask(ctx, h.NodeID)
+		if f.Unasked = cmp.Or(f.Unasked, err); err == nil && gone {
 			f.Gone[h.NodeID] = true
 		}
 	}

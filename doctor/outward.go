@@ -14,6 +14,16 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
+// unread reports what of the host could not be read, if it forwards packets of a network: what that says is not reported.
+func unread(r *Report, networks []network, errs []error) {
+	if !slices.ContainsFunc(networks, func(n network) bool { return n.routed || len(n.RoutedPlugins()) > 0 }) {
+		return
+	}
+	for _, err := range errs {
+		r.addWarning("forwarding", "is not examined in full: "+err.Error(), "run allocnet doctor again")
+	}
+}
+
 // outward reports what keeps allocations of networks of this host alone from others: rules of other programs, packets that
 // are too large for the host's interface, and ports that no packet reaches.
 func outward(r *Report, networks []network, f *forwarding.Facts) {

@@ -38,7 +38,7 @@ func routedPools(r *Report, networks []network, f *forwarding.Facts) {
 			p.compare(r, earlier)
 		}
 		if !seen[p.Pool.Pool] {
-			p.examineGuard(r, f.Devices)
+			p.examineGuard(r, f.IsGuarded)
 			if p.examineAddresses(r, f.Addresses) {
 				pools[p.Pool.Pool] = p.Pool
 			}
@@ -58,12 +58,21 @@ func (p routedPlugin) examineMTU(r *Report, most int) {
 		fmt.Sprintf("set \"mtu\": %d of the plugin %s, on all hosts", most, p.Type))
 }
 
-// examineGuard reports a VXLAN into which allocations of this host send forged packets.
-func (p routedPlugin) examineGuard(r *Report, devices map[string]forwarding.Device) {
-	if (p.Pool.VXLAN != ipam.VXLAN{}) && devices[p.Pool.Pool].IsUnguarded {
-		r.addError(p.network.Path, fmt.Sprintf("nothing drops what allocations of this host send to UDP port %d of other hosts: they can send packets with any address into pool %s", p.Pool.VXLAN.Port, p.Pool.Pool),
-			"systemctl start allocnet; if it runs, allocnet cluster status says why")
+// examineGuard reports a VXLAN into which allocations of this host send forged packets, or may do so.
+func (p routedPlugin) examineGuard(r *Report, isGuarded func(pool string) (bool, error)) {
+	if (p.Pool.VXLAN == ipam.VXLAN{}) || isGuarded == nil {
+		return
 	}
+	guarded, err := isGuarded(p.Pool.Pool)
+	problem := "nothing drops"
+	switch {
+	case err != nil:
+		problem = fmt.Sprintf("it is not known (%v) whether anything drops", err)
+	case guarded:
+		return
+	}
+	r.addError(p.network.Path, fmt.Sprintf("%s what allocations of this host send to UDP port %d of other hosts: they can send packets with any address into pool %s", problem, p.Pool.VXLAN.Port, p.Pool.Pool),
+		"systemctl start allocnet; if it runs, allocnet cluster status says why")
 }
 
 // compare reports two plugins that a host cannot have both.
@@ -131,12 +140,6 @@ func subnetsOfOthers(r *Report, networks []network) {
 
 // obstacles reports what drops packets between hosts.
 func obstacles(r *Report, f *forwarding.Facts, pools []*ipam.Config) {
-	if len(pools) == 0 {
-		return
-	}
-	for _, err := range f.Unread {
-		r.addWarning("forwarding", "is not examined in full: "+err.Error(), "run allocnet doctor again")
-	}
 	for _, o := range f.Obstacles(pools) {
 		isSame := func(f Finding) bool { return f.Severity == Warning && f.Subject == o.Subject } // as of other networks
 		switch {

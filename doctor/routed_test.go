@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -25,8 +26,11 @@ func TestRoutedPools(t *testing.T) {
 	other := func(plugin, pool string) map[string]string {
 		return map[string]string{"a.conflist": good, "b.conflist": routedNetwork("b", plugin, pool)}
 	}
-	devices := map[string]forwarding.Device{"p": {MTU: 1450}, "open": {MTU: 1450, IsUnguarded: true}}
-	ether := forwarding.Facts{Devices: devices, Underlay: forwarding.Interface{Name: "eth0", MTU: 1500}}
+	devices := map[string]forwarding.Device{"p": {MTU: 1450}}
+	isGuarded := func(pool string) (bool, error) {
+		return pool != "open", map[string]error{"unlisted": errors.New("operation not permitted")}[pool]
+	}
+	ether := forwarding.Facts{Devices: devices, Underlay: forwarding.Interface{Name: "eth0", MTU: 1500}, IsGuarded: isGuarded}
 	for name, test := range map[string]struct {
 		networks  map[string]string
 		addresses []string
@@ -34,6 +38,9 @@ func TestRoutedPools(t *testing.T) {
 	}{
 		"unguarded": {map[string]string{"a.conflist": routedNetwork("a", bridge, strings.ReplaceAll(vxlan, `"p"`, `"open"`))}, nil, []string{
 			`error DIR/a.conflist: nothing drops what allocations of this host send to UDP port 4789 of other hosts: they can send packets with any address into pool open => systemctl start allocnet; if it runs, allocnet cluster status says why`,
+		}},
+		"not known": {map[string]string{"a.conflist": routedNetwork("a", bridge, strings.ReplaceAll(vxlan, `"p"`, `"unlisted"`))}, nil, []string{
+			`error DIR/a.conflist: it is not known (operation not permitted) whether anything drops what allocations of this host send to UDP port 4789 of other hosts: they can send packets with any address into pool unlisted => systemctl start allocnet; if it runs, allocnet cluster status says why`,
 		}},
 		"right":                  {map[string]string{"a.conflist": good}, []string{"b0 10.100.0.1/16", "veth1 10.100.0.1/32", "eth0 192.0.2.1/24", "eth0 fe80::1/64"}, nil},
 		"two networks of a pool": {other(`"type": "ptp", "mtu": 1400`, vxlan), nil, nil},

@@ -24,8 +24,11 @@ import (
 func settings(r *Report, networks []network, dir string) {
 	read := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return "absent"
+		case err != nil:
+			r.addWarning(strings.ReplaceAll(name, "/", "."), "is not examined: "+err.Error(), "run allocnet doctor again")
 		}
 		return strings.TrimSpace(string(data))
 	}
@@ -95,6 +98,9 @@ func backends(ctx context.Context, r *Report) {
 	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft"} {
 		out, err := exec.CommandContext(ctx, program+"-save").Output()
 		counts[program] = err == nil && strings.Contains(string(out), "\n-A ")
+		if err != nil && !errors.Is(err, exec.ErrNotFound) {
+			r.addWarning("iptables", "the rules of "+program+" are not examined: "+program+"-save: "+err.Error(), "run allocnet doctor again")
+		}
 		for _, table := range netfilter.Unlisted(string(out)) {
 			r.addWarning(program, fmt.Sprintf("cannot list the table %s, into which another program has put rules of nft: plugins that are executed cannot attach networks", table),
 				"nft list ruleset shows these rules: move them to a table of another name, or have the networks executed in process (allocnet networks)")

@@ -16,8 +16,10 @@ func TestBackends(t *testing.T) {
 		want     []string
 	}{
 		"one backend": {map[string]string{"iptables": "true", "iptables-nft-save": rules, "iptables-legacy-save": none}, nil},
-		"a failure":   {map[string]string{"iptables": "true", "iptables-nft-save": rules, "iptables-legacy-save": rules + "; exit 1"}, nil},
-		"not there":   {nil, []string{"warning iptables: is not installed: without nftables, portmap, firewall and ipMasq need it => apt-get install iptables"}},
+		"a failure": {map[string]string{"iptables": "true", "iptables-nft-save": rules, "iptables-legacy-save": rules + "; exit 1"}, []string{
+			"warning iptables: the rules of iptables-legacy are not examined: iptables-legacy-save: exit status 1 => run allocnet doctor again",
+		}},
+		"not there": {nil, []string{"warning iptables: is not installed: without nftables, portmap, firewall and ipMasq need it => apt-get install iptables"}},
 		"a table of others": {map[string]string{"iptables": "true", "ip6tables-nft-save": `printf '# Table \140nat\047 is incompatible, use \047nft\047 tool.\n'`}, []string{
 			"warning ip6tables-nft: cannot list the table nat, into which another program has put rules of nft: plugins that are executed cannot attach networks => " +
 				"nft list ruleset shows these rules: move them to a table of another name, or have the networks executed in process (allocnet networks)",

@@ -4,6 +4,7 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,7 +140,7 @@ var writtenCalls = map[string]written{
 	"a Repair": {
 		func(t *testing.T, l *Locked) {
 			begun(t, l)
-			damage(t, l, onLine(3, func([]byte) []byte { return []byte("x") }))
+			damage(t, l, onLine(3, func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) }))
 			must(t, os.WriteFile(filepath.Join(l.dir(), "allocation.json"), nil, 0o600))
 		},
 		func(l *Locked) error {
@@ -164,7 +165,15 @@ func grown(t *testing.T, l *Locked) {
 
 func unended(t *testing.T, l *Locked) {
 	begun(t, l)
-	damage(t, l, func(b []byte) []byte { return b[:len(b)-1] })
+	writing(t, l, attachment("net1", "before"))
+}
+
+// writing has the process be killed that was writing an attachment, of which nothing but the newline is missing.
+func writing(t *testing.T, l *Locked, a Attachment) {
+	t.Helper()
+	written, err := encode([]change{{Attachment: &a}})
+	must(t, err)
+	damage(t, l, func(b []byte) []byte { return append(b, written[:len(written)-1]...) })
 }
 
 // changes makes a call, and returns how many changes that takes, the record before

@@ -23,6 +23,9 @@
 // file, which then still exists, shows that it was being written, and the next Lock removes it. A
 // line that lacks nothing but its newline is kept.
 //
+// The first line begins with the size of the journal, which Unlock writes: a file that something else has made shorter is
+// damaged, and tells of no set-up that was interrupted. An earlier program reads such a line, and leaves the size as it is.
+//
 // Begin, Write and Delete return after the write; Sync and WriteDurable also sync the journal and
 // its directories, for changes that have to outlast a power cut. The intent is synced while
 // plugins run: of their work only leases on disk outlast a power cut. The outcome is not: after

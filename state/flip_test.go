@@ -79,11 +79,11 @@ func TestMissingNewline(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
 	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{attachment("eth0", "")}))
-	damage(t, l, func(b []byte) []byte { return bytes.TrimSuffix(b, []byte("\n")) })
+	writing(t, l, attachment("net1", ""))
 	l.Unlock()
 	must(t, os.WriteFile(s.lockPath("a"), nil, 0o600)) // as after kill -9
 	l = lock(t, s, "a")
-	if r, err := l.Load(); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 1 {
+	if r, err := l.Load(); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -40,9 +40,9 @@ func (s *Store) create(path string, flags int) (file *os.File, err error) {
 	return file, err
 }
 
-func (s *Store) appendTo(file *os.File, data []byte) (n int, err error) {
+func (s *Store) writeAt(file *os.File, data []byte, offset int64) (n int, err error) {
 	err = s.intercept("write", file.Name(), func() error {
-		n, err = file.Write(data)
+		n, err = file.WriteAt(data, offset)
 		return err
 	})
 	return n, err

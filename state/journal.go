@@ -81,7 +81,7 @@ func (r *Record) readJournal(path string, torn func(path string, data []byte) ([
 		r.Damaged = append(r.Damaged, Damaged{path, 0, err})
 		return nil
 	}
-	damaged := len(data) == 0 // it is made with its first lines in it
+	damaged := false
 	if whole(data) < len(data) {
 		data, damaged = torn(path, data)
 	}
@@ -90,10 +90,20 @@ func (r *Record) readJournal(path string, torn func(path string, data []byte) ([
 	if err := r.apply(path, lines); err != nil {
 		return err
 	}
-	if damaged {
+	if damaged || whole(data) == 0 || len(r.Damaged) == 0 && r.isCut(data) { // it is made with its first lines in it
 		r.Damaged = append(r.Damaged, Damaged{path, len(lines) + 1, errTorn})
 	}
 	return nil
+}
+
+// isCut is whether a journal is shorter than it was. In an earlier boot a power cut may have done that, and nothing of the
+// allocation lives.
+func (r *Record) isCut(journal []byte) bool {
+	if int64(len(journal)) >= sizeIn(journal) {
+		return false
+	}
+	past, err := r.Allocation.IsOfEarlierBoot()
+	return !past || err != nil
 }
 
 // apply applies lines: the last one of an allocation, and of each attachment,
@@ -196,9 +206,9 @@ func (s *Store) tornWithout(id string) func(string, []byte) ([]byte, bool) {
 			return data, false
 		}
 		again, err := files.ReadNoFollow(path)
-		if err != nil || !bytes.Equal(data, again) { // written, or removed, meanwhile
-			return again, false
+		if err != nil { // removed meanwhile
+			return data, false
 		}
-		return data, true
+		return again, bytes.Equal(data, again) // else it was written meanwhile
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -31,8 +32,10 @@ type deletion struct {
 	Batch Batch `json:"batch,omitzero"`
 }
 
-// line is the form of a change in the file.
+// line is the form of a change in the file. The first one begins with the size of the file in digits of a fixed number, which
+// are written over: a file that was cut where a line ends is not taken for whole. No checksum covers them.
 type line struct {
+	Size    string          `json:"size,omitempty"`
 	Version int             `json:"version"`
 	SHA256  string          `json:"sha256"`
 	Record  json.RawMessage `json:"record"`
@@ -49,13 +52,37 @@ func encode(changes []change) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err = json.Marshal(line{FormatVersion, checksum(FormatVersion, data), data})
+		data, err = json.Marshal(line{Version: FormatVersion, SHA256: checksum(FormatVersion, data), Record: data})
 		if err != nil {
 			return nil, err
 		}
 		lines = append(append(lines, data...), '\n')
 	}
 	return lines, nil
+}
+
+// sizeKey is before the size of a journal, which has sizeDigits.
+const (
+	sizeKey    = `{"size":"`
+	sizeDigits = 12
+)
+
+func sizeText(size int64) string { return fmt.Sprintf("%0*d", sizeDigits, size) }
+
+// first makes lines the first ones of a journal.
+func first(lines []byte) []byte {
+	size := len(lines) + len(sizeKey) + sizeDigits + len(`",`) - len("{")
+	return append([]byte(sizeKey+sizeText(int64(size))+`",`), lines[len("{"):]...)
+}
+
+// sizeIn returns the size that the first line of a journal has, 0 if it has none.
+func sizeIn(journal []byte) int64 {
+	text, found := strings.CutPrefix(string(journal[:min(len(journal), len(sizeKey)+sizeDigits)]), sizeKey)
+	size, err := strconv.ParseInt(text, 10, 64)
+	if !found || err != nil || len(text) < sizeDigits {
+		return 0
+	}
+	return size
 }
 
 // decode reads one line.

@@ -40,7 +40,7 @@ func TestIncompleteLines(t *testing.T) {
 			expect(t, "encode", err, test.want)
 			record, err := json.Marshal(test.change)
 			must(t, err)
-			data, err := json.Marshal(line{FormatVersion, checksum(FormatVersion, record), record})
+			data, err := json.Marshal(line{Version: FormatVersion, SHA256: checksum(FormatVersion, record), Record: record})
 			must(t, err)
 			_, err = decode(data)
 			expect(t, "decode", err, test.want)

@@ -29,13 +29,15 @@ type Locked struct {
 	release func()
 
 	mu sync.Mutex // held while the journal is written
-	// journal is open for appending, once it has been written to.
+	// journal is open for writing, once it has been written to.
 	journal *os.File
 	// size is where its lines end, reserved where its room does.
 	size, reserved int64
 	// unended is whether the last line lacks its newline, which comes before the
 	// next one.
 	unended bool
+	// sized is whether its first line has its size, and cut whether it is shorter than that.
+	sized, cut bool
 }
 
 // Lock waits for the lock of an allocation, within the process and between
@@ -68,6 +70,7 @@ func (l *Locked) Unlock() {
 	if l.file == nil {
 		return
 	}
+	l.seal()
 	l.closeJournal()
 	l.removeUnrecorded()
 	// Removed while it is held: a waiting process sees that the file that it

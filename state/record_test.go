@@ -163,7 +163,7 @@ func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, sealed bool) {
 		if sealed {
 			var e line
-			if text, err := json.Marshal(line{FormatVersion, "", data}); err != nil || json.Unmarshal(text, &e) != nil {
+			if text, err := json.Marshal(line{Version: FormatVersion, Record: data}); err != nil || json.Unmarshal(text, &e) != nil {
 				return // no JSON, which has no checksum that holds
 			}
 			e.SHA256 = checksum(e.Version, e.Record)

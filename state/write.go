@@ -6,6 +6,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -191,7 +192,7 @@ func (l *Locked) open() error {
 	if l.journal != nil {
 		return nil
 	}
-	file, err := files.Open(l.path(), os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	file, err := files.Open(l.path(), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("allocation %s: %w", l.id, err)
 	}
@@ -200,14 +201,23 @@ func (l *Locked) open() error {
 		_ = file.Close() // nothing was written
 		return err
 	}
-	l.journal, l.size, l.reserved = file, info.Size(), 0
-	last := []byte{'\n'}
-	if _, err := file.ReadAt(last, info.Size()-1); err != nil && info.Size() > 0 {
-		l.closeJournal()
-		return err
+	head, last := make([]byte, len(sizeKey)+sizeDigits), []byte{'\n'}
+	if _, err = file.ReadAt(head, 0); err == nil || errors.Is(err, io.EOF) {
+		_, err = file.ReadAt(last, max(0, info.Size()-1))
 	}
-	l.unended = last[0] != '\n'
+	if err != nil && !errors.Is(err, io.EOF) {
+		return errors.Join(err, file.Close())
+	}
+	l.journal, l.size, l.reserved, l.unended = file, info.Size(), 0, last[0] != '\n'
+	l.sized, l.cut = sizeIn(head) > 0, sizeIn(head) > l.size
 	return nil
+}
+
+// seal writes the size of the journal into its first line.
+func (l *Locked) seal() {
+	if l.journal != nil && l.sized && !l.cut {
+		_, _ = l.store.writeAt(l.journal, []byte(sizeText(l.size)), int64(len(sizeKey))) // without it, a loss of what was written now does not show
+	}
 }
 
 func (l *Locked) closeJournal() {
@@ -239,12 +249,12 @@ func (l *Locked) create(changes []change) error {
 // left is overwritten.
 func (l *Locked) writeNew(changes []change) (path string, err error) {
 	path = filepath.Join(l.dir(), "."+journalFile)
-	file, err := l.store.create(path, os.O_RDWR|os.O_APPEND|os.O_TRUNC)
+	file, err := l.store.create(path, os.O_RDWR|os.O_TRUNC)
 	if err != nil {
 		return "", fmt.Errorf("allocation %s: %w", l.id, err)
 	}
 	l.closeJournal()
-	l.journal, l.size, l.reserved, l.unended = file, 0, 0, false
+	l.journal, l.size, l.reserved, l.unended, l.cut = file, 0, 0, false, false
 	if err := l.add(changes...); err != nil {
 		l.closeJournal()
 		return "", errors.Join(err, l.store.remove(path, os.Remove))
@@ -315,12 +325,18 @@ func (l *Locked) reserve(n int64) error {
 	}
 }
 
-// write appends lines in one call, after ending the last one that there is. What fails half way is taken back.
+// write appends lines in one call, after ending the last one that there is, and with an empty line, which is damage, for those
+// that are lost. What fails half way is taken back.
 func (l *Locked) write(lines []byte) error {
-	if l.unended {
-		lines = append([]byte("\n"), lines...)
+	if l.size == 0 {
+		lines, l.sized = first(lines), true
 	}
-	n, err := l.store.appendTo(l.journal, lines)
+	for _, missing := range []bool{l.cut, l.unended} {
+		if missing {
+			lines = append([]byte("\n"), lines...)
+		}
+	}
+	n, err := l.store.writeAt(l.journal, lines, l.size)
 	if err != nil {
 		if n > 0 {
 			err = errors.Join(err, l.store.truncate(l.journal, l.size))
@@ -329,7 +345,7 @@ func (l *Locked) write(lines []byte) error {
 		return fmt.Errorf("allocation %s: %w", l.id, err)
 	}
 	l.size += int64(n)
-	l.unended = false
+	l.unended, l.cut = false, false
 	return nil
 }
 

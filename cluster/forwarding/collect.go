@@ -4,6 +4,7 @@
 package forwarding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,11 @@ const deviceAlias = "allocnet pool "
 // Collect reads the facts of this host. Node is the address that other hosts send to; if it is not
 // valid it is found. Rules are read only by root: without, they are left out.
 func Collect(ctx context.Context, node netip.Addr, withRules bool) *Facts {
-	f := &Facts{ipv4: read("net/ipv4/ip_forward"), ipv6: read("net/ipv6/conf/all/forwarding")}
+	f := &Facts{}
+	f.ipv4, f.ipv6 = f.read("net/ipv4/ip_forward"), f.read("net/ipv6/conf/all/forwarding")
 	f.unread(f.collectLinks(node))
 	if withRules {
+		f.IsGuarded = route.IsGuarded
 		f.collectRules(ctx)
 	}
 	return f
@@ -44,10 +47,10 @@ func (f *Facts) unread(err error) {
 }
 
 // read returns a setting of the kernel; empty if it has none.
-func read(name string) string {
+func (f *Facts) read(name string) string {
 	data, err := os.ReadFile(filepath.Join("/proc/sys", name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return ""
+	if !errors.Is(err, fs.ErrNotExist) {
+		f.unread(err)
 	}
 	return strings.TrimSpace(string(data))
 }
@@ -71,8 +74,7 @@ func (f *Facts) collectLinks(node netip.Addr) error {
 			if local, ok := netip.AddrFromSlice(device.SrcAddr); ok && !node.IsValid() {
 				node = local.Unmap()
 			}
-			isGuarded, err := route.IsGuarded(device.Name)
-			f.Devices[pool] = Device{device.MTU, device.Name, err == nil && !isGuarded}
+			f.Devices[pool] = Device{device.MTU, device.Name}
 		}
 	}
 	for _, link := range links {
@@ -126,8 +128,8 @@ func (f *Facts) setUnderlay(node netip.Addr, links []netlink.Link) {
 		}
 		key := "net/ipv4/conf/" + a.Interface
 		f.Underlay = Interface{
-			Name: a.Interface, IsIPv6: node.Is6(), forwards: read(key + "/forwarding"),
-			strict: isStrict(read("net/ipv4/conf/all/rp_filter"), read(key+"/rp_filter")),
+			Name: a.Interface, IsIPv6: node.Is6(), forwards: f.read(key + "/forwarding"),
+			strict: isStrict(f.read("net/ipv4/conf/all/rp_filter"), f.read(key+"/rp_filter")),
 		}
 		for _, link := range links {
 			if link.Attrs().Name == a.Interface {
@@ -156,24 +158,28 @@ func (f *Facts) collectRules(ctx context.Context) {
 		}
 	}
 	f.unread(f.collectNftables(ctx, listed))
-	if _, err := exec.LookPath("firewall-cmd"); err != nil {
-		return
+	f.unread(f.collectFirewalld(ctx))
+}
+
+// collectFirewalld reads the zones of firewalld, if it runs.
+func (f *Facts) collectFirewalld(ctx context.Context) error {
+	state, err := output(ctx, "firewall-cmd", "--state")
+	var ended *exec.ExitError
+	if state == nil && (err == nil || ctx.Err() == nil && errors.As(err, &ended)) {
+		return nil // it is not installed, or does not run
 	}
-	if output(ctx, "firewall-cmd", "--state") == nil {
-		return // it does not run
-	}
-	zones := output(ctx, "firewall-cmd", "--list-all-zones")
-	if zones == nil {
-		f.unread(errors.New("firewall-cmd --list-all-zones fails: the zones of firewalld are not known"))
-		return
+	zones, errZones := output(ctx, "firewall-cmd", "--list-all-zones")
+	if err = cmp.Or(err, errZones); err != nil {
+		return fmt.Errorf("the zones of firewalld are not known: %w", err)
 	}
 	f.zones = append([]zone{}, parseZones(string(zones))...)
+	return nil
 }
 
 func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) error {
-	chains := output(ctx, "nft", "-j", "list", "chains")
+	chains, err := output(ctx, "nft", "-j", "list", "chains")
 	if chains == nil {
-		return nil
+		return err
 	}
 	tables, err := forwardTables(chains, listed)
 	if err != nil {
@@ -181,12 +187,12 @@ func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) err
 	}
 	var errs []error
 	for _, t := range tables {
-		data := output(ctx, "nft", "-j", "list", "table", t.family, t.name)
-		if data == nil {
+		data, err := output(ctx, "nft", "-j", "list", "table", t.family, t.name)
+		if err != nil && strings.Contains(err.Error(), "No such file or directory") {
 			continue // it was deleted
 		}
-		s, err := parseNftables(t, data)
-		if err != nil {
+		s, errParse := parseNftables(t, data)
+		if err = cmp.Or(err, errParse); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -195,11 +201,14 @@ func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) err
 	return errors.Join(errs...)
 }
 
-// output returns what a program prints; nil if it fails or is not installed.
-func output(ctx context.Context, name string, args ...string) []byte {
+// output returns what a program prints; nil if it fails, or without an error if it is not installed.
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	text, err := netfilter.Runner{}.Run(ctx, "", name, args...)
-	if err != nil {
-		return nil
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	return []byte(text)
+	return []byte(text), nil
 }

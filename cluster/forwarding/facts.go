@@ -20,6 +20,9 @@ type Facts struct {
 	Addresses []Address
 	// Unread is what could not be read. It is no obstacle.
 	Unread []error
+	// IsGuarded tells whether something drops what allocations of this host send to the UDP port of a pool's VXLAN. Nil: rules
+	// are not read.
+	IsGuarded func(pool string) (bool, error)
 	// Listings are the rules of iptables, in each of its places that is in use.
 	Listings []cleanup.Listing
 
@@ -36,8 +39,6 @@ type Facts struct {
 type Device struct {
 	MTU  int
 	name string
-	// IsUnguarded is whether nothing drops what allocations of this host send to its UDP port.
-	IsUnguarded bool
 }
 
 // Interface is one of the host.

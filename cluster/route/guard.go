@@ -177,11 +177,12 @@ func guards() (map[string][][]string, error) {
 	return all, err
 }
 
-// IsGuarded is whether something drops what allocations and users send to the VXLAN of a device.
-func IsGuarded(device string) (bool, error) {
+// IsGuarded is whether something drops what allocations and users send to the VXLAN of a pool, also as long as it has no device.
+func IsGuarded(pool string) (bool, error) {
 	all, err := guards()
 	isEmpty := func(rules []string) bool { return len(rules) == 0 }
-	return all[device] != nil && !slices.ContainsFunc(all[device], isEmpty), err
+	chains := all[deviceName(pool)]
+	return chains != nil && !slices.ContainsFunc(chains, isEmpty), err
 }
 
 // doGuard replaces the table in one transaction, or removes it.

@@ -172,6 +172,8 @@ func TestLongLostJournal(t *testing.T) {
 		"empty":                   func([]byte) []byte { return nil },
 		"zeros":                   func(b []byte) []byte { return make([]byte, len(b)) },
 		"without its end":         func(b []byte) []byte { return b[:len(b)-20] },
+		"behind its first line":   func(b []byte) []byte { return b[:bytes.IndexByte(b, '\n')+1] },
+		"behind the last but one": func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] },
 		"without its first lines": func(b []byte) []byte { return b[len(b)-100:] },
 	} {
 		t.Run(name, func(t *testing.T) {

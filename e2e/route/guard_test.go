@@ -139,7 +139,7 @@ func besideHost(t testing.TB, h *host) {
 func requireGuarded(t testing.TB, h *host, want bool) {
 	t.Helper()
 	h.do(t, func() error {
-		if got, err := route.IsGuarded("vx-net"); err != nil || got != want {
+		if got, err := route.IsGuarded("net"); err != nil || got != want {
 			t.Errorf("%s is guarded: %t, %v, want %t", h.name, got, err, want)
 		}
 		return nil

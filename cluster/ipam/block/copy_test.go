@@ -65,10 +65,16 @@ func TestCopyOfADisk(t *testing.T) {
 	}
 }
 
-// TestReboot: what a host had is open again when no other machine has opposed it for a while.
+// TestReboot: what a host had is open again when no other machine has opposed it for a while. Without the store nothing is.
 func TestReboot(t *testing.T) {
 	w, h := quietWorld(t)
+	w.toggle(h)
 	h.reboot()
+	w.quiet(6)
+	if o := h.overview(t); len(o.Open()) > 0 || w.added(h) {
+		t.Errorf("without the store %v is open", o.Open())
+	}
+	w.toggle(h)
 	w.quiet(1)
 	if o := h.overview(t); len(o.Open()) > 0 || o.Waiting == "" || o.Closed != nil {
 		t.Errorf("after the boot %v is open, waiting: %q, closed because of %v", o.Open(), o.Waiting, o.Closed)

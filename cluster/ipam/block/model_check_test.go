@@ -174,6 +174,15 @@ func (h *fakeHost) original() *fakeHost {
 	return h
 }
 
+// isCopyBefore tells whether a machine or its twin was made of a disk before a restore of the store.
+func (h *fakeHost) isCopyBefore(restored time.Duration) bool {
+	c := h
+	if !c.clone {
+		c = h.twin
+	}
+	return !c.memory && c.created < restored
+}
+
 // lastIndex is that of the entry as the host knows it. One with a lower index, of a store that was restored on new
 // servers, the host takes for what it has forgotten, until its twin objects again.
 func (h *fakeHost) lastIndex() (index uint64) {
@@ -224,7 +233,7 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 		s.counts["excused: sent before the store lost the entry"]++
 	case slices.Contains(g.last[r.path], y):
 		s.counts["excused: the last owner created it again"]++
-	case !x.attentive(vanished-attention, s.now):
+	case !x.attentive(vanished, s.now):
 		s.counts["excused: the owner did not verify"]++
 	case y.twin != nil && !y.couldObject():
 		s.counts["excused: claimed again by a twin to which the other could not object"]++
@@ -439,7 +448,7 @@ func (h *fakeHost) checkPair(path string, n, m *namespace) {
 		h.counts["excused: twice after a snapshot or a twin"]++
 	case n.host.twin == m.host && !h.couldObject():
 		h.counts["excused: twice by a twin to which the other could not object"]++
-	case n.host.twin == m.host && !n.host.original().verifiedIn(h.store.ghost.restoredAt, h.now):
+	case n.host.twin == m.host && n.host.isCopyBefore(h.store.ghost.restoredAt) && !n.host.original().verifiedIn(h.store.ghost.restoredAt, h.now):
 		h.counts["excused: twice by a twin, before the other saw that the store had lost its entries"]++
 	default:
 		h.fail("%s of %s also has %s", n.address, m.host, n.host)

@@ -45,9 +45,9 @@ func readFile(path string) (content []byte, index uint64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	first, content, _ := bytes.Cut(data, []byte("\n"))
+	first, content, isWhole := bytes.Cut(data, []byte("\n"))
 	index, err = strconv.ParseUint(string(first), 10, 64)
-	if err != nil || index == 0 || len(data) > mostBytes {
+	if err != nil || !isWhole || index == 0 || len(data) > mostBytes {
 		return nil, 0, fmt.Errorf("%s is damaged: want a line with a number of 1 or more, and at most %d bytes; if this host's pools are unused, remove it", path, mostBytes)
 	}
 	return content, index, nil

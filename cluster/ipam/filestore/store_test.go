@@ -157,6 +157,7 @@ func TestDamagedEntry(t *testing.T) {
 		"text":   func() error { return os.WriteFile(file, []byte("x\ny"), 0o600) },
 		"zero":   func() error { return os.WriteFile(file, []byte("0\ny"), 0o600) },
 		"large":  func() error { return os.WriteFile(file, []byte("9\n"+strings.Repeat("y", 1<<20)), 0o600) },
+		"cut":    func() error { return os.WriteFile(file, []byte("12"), 0o600) },
 		"pipe":   func() error { return errors.Join(os.Remove(file), unix.Mkfifo(file, 0o600)) },
 		"link":   func() error { return errors.Join(os.Remove(file), os.Symlink("/dev/zero", file)) },
 		"folder": func() error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) },
@@ -203,6 +204,27 @@ func TestLostCounter(t *testing.T) {
 	}
 	if third, err := store.Create(t.Context(), path, []byte("x")); err != nil || third < first {
 		t.Errorf("a store that replaces a lost one has the index %d after %d, %v", third, first, err)
+	}
+}
+
+// TestCutCounter: the rest of a number is none: indexes that were used would be used again.
+func TestCutCounter(t *testing.T) {
+	dir := t.TempDir()
+	store, counter := filestore.New(dir), filepath.Join(dir, ".counter")
+	if _, err := store.Create(t.Context(), path, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(counter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range whole {
+		if err := os.WriteFile(counter, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Create(t.Context(), path+"x", []byte("x")); !errors.Is(err, ipam.ErrUnavailable) || !strings.Contains(err.Error(), counter) {
+			t.Errorf("of %d of %d bytes: %v, want an error with the file's path", cut, len(whole), err)
+		}
 	}
 }
 

@@ -32,7 +32,6 @@ func (n *Namespace) IsIPv6Off(iface string) (off bool, err error) {
 // IsIPv6Off tells so of an interface of the caller's namespace, or of NewInterfaces.
 func IsIPv6Off(iface string) (bool, error) {
 	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
 	return isIPv6Off(&s, iface)
 }
 
@@ -81,7 +80,6 @@ func (n *Namespace) replaceDefault(before, after string) error {
 func (n *Namespace) withParameters(f func(s *sysctl.Tree) error) error {
 	return n.Do(func() error {
 		var s sysctl.Tree
-		defer s.Close() //nolint:errcheck // it has nothing to write
 		return f(&s)
 	})
 }

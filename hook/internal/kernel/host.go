@@ -87,7 +87,6 @@ func (ownHost) Interfaces() ([]netns.Interface, error)             { return netn
 
 func (ownHost) SwitchIPv6Off(link string) error {
 	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
 	return netns.SwitchIPv6Off(&s, link)
 }
 

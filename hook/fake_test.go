@@ -685,6 +685,7 @@ func (h *fakeHost) KeepAdvertised() error {
 func (h *fakeHost) IPTables() string { return h.iptables }
 
 func (h *fakeHost) Interfaces() ([]netns.Interface, error)                  { return h.interfaces, nil }
+func (h *fakeHost) Addressed() ([]netns.Interface, error)                   { return h.interfaces, nil }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error)                  { return 0, h.links[name], nil }
 func (h *fakeHost) GatewayMACs([]netip.Addr) (map[string]netip.Addr, error) { return h.gateways, nil }
 func (*fakeHost) LinkMAC(string) (string, bool, error)                      { return "", false, nil }

@@ -6,13 +6,13 @@ package state
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // DefaultDir is the default state directory.
@@ -334,7 +334,4 @@ func validateForm(id string) error {
 }
 
 // BootID returns the kernel's, which differs after every boot.
-func BootID() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data)), err
-}
+func BootID() (string, error) { return sysctl.Get("kernel/random/boot_id") }

@@ -40,7 +40,6 @@ func (host) open() (session, error) {
 
 func (s *socket) close() {
 	s.Close()
-	_ = s.parameters.Close() // opened for reading
 }
 
 func (s *socket) list(device string) (*snapshot, error) {

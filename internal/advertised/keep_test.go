@@ -32,7 +32,6 @@ func TestRootKeep(t *testing.T) {
 
 func testKeep(t *testing.T) {
 	var sysctls sysctl.Tree
-	defer sysctls.Close()
 	network := func(text string) *net.IPNet {
 		ip, n, err := net.ParseCIDR(text)
 		if err != nil {

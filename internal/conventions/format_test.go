@@ -50,7 +50,6 @@ var formats = map[string]string{
 	"internal/leases filepath.Join(s.dir, lastReserved + rangeID)": "- host-local's",
 	"internal/leases path":                                         "- host-local's, and an index that is made again",
 	"internal/resolvconf fileName":                                 "- resolv.conf",
-	"internal/sysctl path":                                         "- the kernel's",
 	"networkstatus name":                                           "- for tasks",
 	"nomad c.path(id)":                                             "- Nomad is asked again",
 	"state l.path()":                                               "format",

@@ -89,7 +89,6 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	}
 	c.changes.Rules.Kind, c.changes.Rules.Repair = c.IPTables, c.Repair
 	call.Changes, call.IPAM, call.Repair, call.IPv6Off = &c.changes, c.ipam, c.Repair, c.IPv6Off
-	defer call.Sysctls.Close() //nolint:errcheck // it has nothing to write
 	p, ok := plugins[name]
 	if !ok {
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "plugin type "+name+" is not executed in process", "")

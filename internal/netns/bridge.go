@@ -74,7 +74,6 @@ func KeepBridge(name string, portMTU int) (acceptRA string, err error) {
 		return "", err
 	}
 	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
 	if acceptRA, err = s.Get(acceptRAOf(name)); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -98,7 +97,6 @@ func pinMAC(bridge netlink.Link) error {
 // RestoreBridge sets the accept_ra that a bridge had before a plugin has set it to 0. Another value was set since then.
 func RestoreBridge(name, acceptRA string) error {
 	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
 	now, err := s.Get(acceptRAOf(name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && now != "0" {
 		return nil

@@ -67,19 +67,23 @@ func (n *Namespace) Interfaces() ([]Interface, error) {
 	}
 	var list []Interface
 	for _, name := range slices.Sorted(maps.Keys(byName)) { // a sort of interfaces would be 20 KB of the plugin
-		link := byName[name]
-		attrs := link.Attrs()
-		i := Interface{
-			Name: name, AlternativeNames: attrs.AltNames, Alias: attrs.Alias, MAC: attrs.HardwareAddr.String(), Kind: link.Type(), MTU: attrs.MTU,
-			Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
-			Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex, Group: attrs.Group,
-		}
-		if attrs.Statistics != nil {
-			i.Received, i.Sent = attrs.Statistics.RxBytes, attrs.Statistics.TxBytes
-		}
-		list = append(list, i)
+		list = append(list, interfaceOf(byName[name], addresses))
 	}
 	return list, nil
+}
+
+// interfaceOf returns a link with those of the addresses that it has.
+func interfaceOf(link netlink.Link, addresses []netlink.Addr) Interface {
+	attrs := link.Attrs()
+	i := Interface{
+		Name: attrs.Name, AlternativeNames: attrs.AltNames, Alias: attrs.Alias, MAC: attrs.HardwareAddr.String(), Kind: link.Type(), MTU: attrs.MTU,
+		Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
+		Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex, Group: attrs.Group,
+	}
+	if attrs.Statistics != nil {
+		i.Received, i.Sent = attrs.Statistics.RxBytes, attrs.Statistics.TxBytes
+	}
+	return i
 }
 
 func globalAddresses(all []netlink.Addr, index int) []netip.Prefix {
@@ -255,12 +259,46 @@ func OwnInterfaces() ([]Interface, error) {
 	return (&Namespace{path: "this network namespace", link: &netlink.Handle{}}).Interfaces()
 }
 
+// OwnAddressed returns those interfaces of the caller's namespace that have addresses of scope global, in the order of their
+// indexes: a host may have thousands of ports of bridges, which have none.
+func OwnAddressed() (list []Interface, err error) {
+	addresses, err := ownAddresses()
+	if err != nil {
+		return nil, err
+	}
+	indexes := map[int]bool{}
+	for _, a := range addresses {
+		if a.Scope == unix.RT_SCOPE_UNIVERSE {
+			indexes[a.LinkIndex] = true
+		}
+	}
+	for _, index := range slices.Sorted(maps.Keys(indexes)) {
+		link, err := netlink.LinkByIndex(index)
+		if missingLink(err) { // meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get a link that has an address: %w", err)
+		}
+		list = append(list, interfaceOf(link, addresses))
+	}
+	return list, nil
+}
+
+func ownAddresses() ([]netlink.Addr, error) {
+	all, err := Whole(func() ([]netlink.Addr, error) { return (&netlink.Handle{}).AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of this network namespace: %w", err)
+	}
+	return all, nil
+}
+
 // OwnHolder returns the first of the addresses that a link in the caller's namespace has, and the name of that link; empty if
 // none has one. Addresses of one link alone are left out.
 func OwnHolder(addresses []netip.Addr) (held netip.Addr, link string, err error) {
-	all, err := Whole(func() ([]netlink.Addr, error) { return (&netlink.Handle{}).AddrList(nil, netlink.FAMILY_ALL) })
+	all, err := ownAddresses()
 	if err != nil {
-		return netip.Addr{}, "", fmt.Errorf("list addresses of this network namespace: %w", err)
+		return netip.Addr{}, "", err
 	}
 	for _, a := range all {
 		address, _ := netip.AddrFromSlice(a.IP)

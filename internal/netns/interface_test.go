@@ -4,11 +4,16 @@
 package netns_test
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
+	"github.com/allocnet/allocnet/internal/roottest"
 )
 
 // TestOwnInterfaces: they are those of this process, in the order of their names.
@@ -29,4 +34,37 @@ func TestOwnInterfaces(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) || !slices.Contains(got, "lo") {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
+}
+
+// TestRootOwnAddressed: a link without an address, as the port of a bridge, is none of them; one that is down is.
+func TestRootOwnAddressed(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		for _, name := range []string{"port1", "side1"} {
+			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+				return err
+			}
+		}
+		side, err := netlink.LinkByName("side1")
+		if err != nil {
+			return err
+		}
+		for _, text := range []string{"fd00::1/64", "10.0.0.1/24"} {
+			address, err := netlink.ParseAddr(text)
+			if err != nil {
+				return err
+			}
+			if err := netlink.AddrAdd(side, address); err != nil {
+				return err
+			}
+		}
+		own, err := netns.OwnAddressed()
+		if err != nil {
+			return err
+		}
+		if len(own) != 1 || own[0].Name != "side1" || own[0].Up || fmt.Sprint(own[0].Addresses) != "[10.0.0.1/24 fd00::1/64]" {
+			t.Errorf("%+v", own)
+		}
+		return nil
+	})
 }

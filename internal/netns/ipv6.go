@@ -32,7 +32,6 @@ func (n *Namespace) IsIPv6Off(iface string) (off bool, err error) {
 // IsIPv6Off tells so of an interface of the caller's namespace, or of NewInterfaces.
 func IsIPv6Off(iface string) (bool, error) {
 	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
 	return isIPv6Off(&s, iface)
 }
 
@@ -57,22 +56,27 @@ func (n *Namespace) SwitchIPv6Off(iface string) error {
 	return n.withParameters(func(s *sysctl.Tree) error { return SwitchIPv6Off(s, iface) })
 }
 
-// SuspendIPv6 has new interfaces come without IPv6, until ResumeIPv6. Where they do so anyway, both change nothing.
-func (n *Namespace) SuspendIPv6() error { return n.replaceDefault("0", suspended) }
+// SuspendIPv6 has new interfaces of the caller's namespace come without IPv6, until ResumeIPv6. Where they do so anyway, both change
+// nothing. Neither waits for the kernel's lock of links, as SwitchIPv6Off does, and that in a loop.
+func SuspendIPv6(s *sysctl.Tree) error { return replaceDefault(s, "0", suspended) }
 
 // ResumeIPv6 undoes SuspendIPv6, which a killed process may have called.
-func (n *Namespace) ResumeIPv6() error { return n.replaceDefault(suspended, "0") }
+func ResumeIPv6(s *sysctl.Tree) error { return replaceDefault(s, suspended, "0") }
 
-func (n *Namespace) replaceDefault(before, after string) error {
-	err := n.withParameters(func(s *sysctl.Tree) error {
-		key := disableOf(NewInterfaces)
-		if now, err := s.Get(key); err != nil || now != before {
-			return ignoreMissing(err)
-		}
-		return s.Set(key, after)
-	})
-	if err != nil {
-		return fmt.Errorf("set disable_ipv6 of new interfaces in %s: %w", n.path, err)
+// SuspendIPv6 does so in the namespace.
+func (n *Namespace) SuspendIPv6() error { return n.withParameters(SuspendIPv6) }
+
+// ResumeIPv6 does so in the namespace.
+func (n *Namespace) ResumeIPv6() error { return n.withParameters(ResumeIPv6) }
+
+func replaceDefault(s *sysctl.Tree, before, after string) error {
+	key := disableOf(NewInterfaces)
+	now, err := s.Get(key)
+	if err == nil && now == before {
+		err = s.Set(key, after)
+	}
+	if err = ignoreMissing(err); err != nil {
+		return fmt.Errorf("IPv6 of new interfaces: %w", err)
 	}
 	return nil
 }
@@ -81,7 +85,6 @@ func (n *Namespace) replaceDefault(before, after string) error {
 func (n *Namespace) withParameters(f func(s *sysctl.Tree) error) error {
 	return n.Do(func() error {
 		var s sysctl.Tree
-		defer s.Close() //nolint:errcheck // it has nothing to write
 		return f(&s)
 	})
 }

@@ -13,13 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // DefaultDir is the directory in which `ip netns` mounts namespaces.
@@ -308,7 +308,7 @@ func (n *Namespace) Inode() uint64 {
 }
 
 func (n *Namespace) identify() (string, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := sysctl.Get("kernel/random/boot_id")
 	if err != nil {
 		return "", err
 	}
@@ -323,9 +323,9 @@ func (n *Namespace) identify() (string, error) {
 		return err
 	})
 	if errors.Is(err, unix.ENOPROTOOPT) { // Linux before 5.14
-		return strings.TrimSpace(string(boot)) + "/" + n.handle.UniqueId(), nil
+		return boot + "/" + n.handle.UniqueId(), nil
 	}
-	return fmt.Sprintf("%s/%d", strings.TrimSpace(string(boot)), cookie), err
+	return fmt.Sprintf("%s/%d", boot, cookie), err
 }
 
 // Do runs fn inside the namespace, on a thread of its own.

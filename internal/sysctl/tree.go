@@ -7,17 +7,17 @@ package sysctl
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 const root = "/proc/sys"
 
-// Tree has the parameters. It reads them through a mount of procfs of its own: in /proc/sys
+// Tree has the parameters. It reads them through a mount of procfs of this process: in /proc/sys
 // the kernel compares a name that is looked up with the entries of all network namespaces, so
 // with 1,000 of them one look-up takes about 0.3 ms. Where it may not mount, where a part of
 // /proc/sys is protected (see isPlain), and where the mount gives no access, that is used.
@@ -29,62 +29,98 @@ type Tree struct {
 	mount *os.File
 }
 
-// Close unmounts. The tree is then as its zero value.
-func (t *Tree) Close() error {
-	mount := t.mount
-	*t = Tree{}
-	if mount == nil {
-		return nil
-	}
-	return mount.Close()
-}
-
 // Get returns the value of a parameter, a path like net/ipv4/ip_forward, without the end of its
 // line. Errors are *fs.PathError with a path in /proc/sys.
-func (t *Tree) Get(key string) (string, error) {
-	file, err := t.open(key, os.O_RDONLY)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	value, err := io.ReadAll(file)
-	return strings.TrimSuffix(string(value), "\n"), err
+func (t *Tree) Get(key string) (value string, err error) {
+	err = t.with(key, unix.O_RDONLY, func(fd int) (err error) {
+		value, err = readAll(fd)
+		return err
+	})
+	return value, err
 }
 
 // Set sets a parameter. Errors are as those of Get; one that does not exist is fs.ErrNotExist.
 func (t *Tree) Set(key, value string) error {
-	file, err := t.open(key, os.O_WRONLY|os.O_TRUNC)
-	if err != nil {
+	return t.with(key, unix.O_WRONLY|unix.O_TRUNC, func(fd int) error {
+		_, err := unix.Write(fd, []byte(value))
 		return err
-	}
-	_, err = file.WriteString(value)
-	return errors.Join(err, file.Close())
+	})
 }
 
-func (t *Tree) open(key string, flags int) (*os.File, error) {
-	if !t.opened {
-		t.opened = true
-		t.mount, _ = mountProc() // without it /proc/sys does
-	}
-	path := root + "/" + key
-	if t.mount == nil {
-		return os.OpenFile(path, flags, 0)
-	}
-	fd, err := unix.Openat(int(t.mount.Fd()), "sys/"+key, flags|unix.O_CLOEXEC, 0)
-	if errors.Is(err, fs.ErrPermission) { // Landlock and AppArmor may allow paths alone
-		return os.OpenFile(path, flags, 0)
+// Get returns the value of a parameter that few ask for, by /proc/sys.
+func Get(key string) (string, error) {
+	t := Tree{opened: true}
+	return t.Get(key)
+}
+
+// with opens a parameter without a file of the runtime, which would take more calls than the rest.
+func (t *Tree) with(key string, flags int, do func(fd int) error) error {
+	op := "open"
+	fd, err := t.open(key, flags|unix.O_CLOEXEC)
+	if err == nil {
+		op, err = "access", do(fd)
+		_ = unix.Close(fd) // the kernel has taken what was written
 	}
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		return &fs.PathError{Op: op, Path: root + "/" + key, Err: err}
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	return nil
+}
+
+func (t *Tree) open(key string, flags int) (int, error) {
+	if !t.opened {
+		t.opened = true
+		t.mount = recent.get()
+	}
+	if t.mount != nil {
+		fd, err := unix.Openat(int(t.mount.Fd()), "sys/"+key, flags, 0)
+		if !errors.Is(err, fs.ErrPermission) { // Landlock and AppArmor may allow paths alone
+			return fd, err
+		}
+	}
+	return unix.Open(root+"/"+key, flags, 0)
+}
+
+// readAll returns the text of a parameter, of which the kernel gives at most a page at once.
+func readAll(fd int) (string, error) {
+	var text []byte
+	for part := make([]byte, 4096); ; {
+		n, err := unix.Read(fd, part)
+		if err != nil || n == 0 {
+			return strings.TrimSuffix(string(text), "\n"), err
+		}
+		text = append(text, part[:n]...)
+	}
+}
+
+// recent is the mount that new Trees get.
+var recent mounted
+
+type mounted struct {
+	mu    sync.Mutex
+	trees int
+	file  *os.File
+}
+
+// mostTrees is how many share a mount: in one that is kept, the kernel has the entries of all network namespaces, too.
+const mostTrees = 32
+
+// get returns nil where /proc/sys is used. The runtime closes a mount that no Tree has any more.
+func (m *mounted) get() *os.File {
+	if !mounts.isPlain() {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.trees%mostTrees == 0 {
+		m.file, _ = mountProc() // without it /proc/sys does
+	}
+	m.trees++
+	return m.file
 }
 
 // mountProc returns the root of a mount of procfs that is nowhere in the file system.
 func mountProc() (*os.File, error) {
-	if !mounts.isPlain() {
-		return nil, unix.EROFS
-	}
 	context, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, err

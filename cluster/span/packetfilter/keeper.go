@@ -167,7 +167,6 @@ func (host) hasIptables() bool { return cleanup.HasIptables() }
 
 func (host) set(path, value string) error {
 	var parameters sysctl.Tree
-	defer parameters.Close() //nolint:errcheck // of what is only read
 	if path == advertised.Forwarding && value == "1" {
 		return advertised.Forward(&parameters)
 	}

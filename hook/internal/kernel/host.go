@@ -56,6 +56,8 @@ type Host interface {
 	FiltersBridges() bool
 	// FilterBridges has bridged traffic pass iptables.
 	FilterBridges(log hclog.Logger)
+	// Addressed returns those of its interfaces that have addresses.
+	Addressed() ([]netns.Interface, error)
 	// Interfaces returns its interfaces with their addresses.
 	Interfaces() ([]netns.Interface, error)
 	// Holder returns the first of the addresses that one of its links has, and that link; empty if none has one.
@@ -83,11 +85,11 @@ func (ownHost) PinMTU(bridge string, mtu int) error                { return netn
 func (ownHost) FilterBridges(log hclog.Logger)                     { filterBridges(log, "/proc/sys/net/bridge") }
 func (ownHost) FiltersBridges() bool                               { return filtersBridges("/proc/sys/net/bridge") }
 func (ownHost) Listeners() ([]listener.Listener, error)            { return listener.All() }
+func (ownHost) Addressed() ([]netns.Interface, error)              { return netns.OwnAddressed() }
 func (ownHost) Interfaces() ([]netns.Interface, error)             { return netns.OwnInterfaces() }
 
 func (ownHost) SwitchIPv6Off(link string) error {
 	var s sysctl.Tree
-	defer s.Close() //nolint:errcheck // it has nothing to write
 	return netns.SwitchIPv6Off(&s, link)
 }
 

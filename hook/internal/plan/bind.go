@@ -22,12 +22,13 @@ func (p *Plan) bindAll(r Request, f Facts) error {
 	if err != nil {
 		return err
 	}
-	rest := r.Ports
+	rest, iptables := r.Ports, f.Host.IPTables()
 	for i := range slices.Backward(p.Added) { // the primary comes last: it takes what is left
 		ports, left, err := p.Added[i].takePorts(rest)
 		if err != nil {
 			return err
 		}
+		p.Added[i].Attachment.IPTables = iptables
 		if err := p.Added[i].bind(p.Allocation, r, ports, f); err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func (p *Attachment) chooseExecutor(f Facts) error {
 	if err != nil {
 		return err
 	}
-	p.Attachment.Executor, p.Attachment.IPTables = state.Plugins, f.Host.IPTables()
+	p.Attachment.Executor = state.Plugins
 	if f.WhyPlugins(list, p.executor) == nil {
 		p.Attachment.Executor = state.InProcess
 	}

@@ -60,7 +60,11 @@ func (p *Plan) checkAddresses(host Host) error {
 	if !chooses && !slices.ContainsFunc(p.Added, func(a Attachment) bool { return len(a.network.HostAddresses()) > 0 }) {
 		return nil
 	}
-	links, err := host.Interfaces()
+	list := host.Addressed
+	if chooses {
+		list = host.Interfaces // any may have a MAC
+	}
+	links, err := list()
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,8 @@ type Facts struct {
 type Host interface {
 	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
 	LinkMTU(name string) (mtu int, ok bool, err error)
+	// Addressed returns those of its interfaces that have addresses.
+	Addressed() ([]netns.Interface, error)
 	// Interfaces returns its interfaces with their addresses.
 	Interfaces() ([]netns.Interface, error)
 	// GatewayMACs returns its gateways, and those given, by the MACs that it knows of them.

@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 
+	types "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
 
-// withoutIPv6 has interfaces of networks without IPv6, and their ends on the host, come without it. In process ADD does that.
+// withoutIPv6 has interfaces of networks without IPv6, and their ends on the host, come without it. In process ADD does that, and
+// a kill leaves the same.
 var withoutIPv6 = step{Around: suspendIPv6, Result: refuseIPv6, Added: switchIPv6Off, Undo: resumeIPv6, Lacks: lackingIPv6Off}
 
 // suspendIPv6 runs ADD of plugins so that the interface sends nothing of IPv6 before allocnet sees it. Other interfaces of the
@@ -74,7 +77,7 @@ func switchIPv6Off(w *Work, a *state.Attachment) error {
 
 // resumeIPv6 is for the ADD of a killed process.
 func resumeIPv6(_ context.Context, w *Work, a state.Attachment) {
-	if !a.IPv6Off || a.Executor == state.InProcess {
+	if !a.IPv6Off || a.Status != nil && a.FormerResult == nil {
 		return
 	}
 	ns, err := w.Namespace()
@@ -102,7 +105,7 @@ func lackingIPv6Off(_ context.Context, w *Work, a state.Attachment) (lacks []Lac
 	if !off {
 		lacks = append(lacks, Lack{a.Interface + " has to be without IPv6", func() error { return ns.SwitchIPv6Off(a.Interface) }})
 	}
-	end, err := onrecord.HostEnd(a)
+	end, err := hostEnd(a)
 	if err != nil || end == nil {
 		return lacks, err
 	}
@@ -114,4 +117,13 @@ func lackingIPv6Off(_ context.Context, w *Work, a state.Attachment) (lacks []Lac
 		lacks = append(lacks, Lack{name + " of the host has to be without IPv6", func() error { return w.Host.SwitchIPv6Off(name) }})
 	}
 	return lacks, err
+}
+
+// hostEnd returns the end on the host that packets leave by; nil if there is none. What comes to the port of a bridge the bridge takes.
+func hostEnd(a state.Attachment) (*types.Interface, error) {
+	list, err := onrecord.List(a)
+	if err != nil || len(onrecord.Bridges(list)) > 0 {
+		return nil, err
+	}
+	return onrecord.HostEnd(a)
 }

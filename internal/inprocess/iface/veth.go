@@ -4,12 +4,15 @@
 package iface
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
@@ -18,8 +21,7 @@ import (
 )
 
 // AddVeth makes a veth pair: the interface of the attachment, with a MAC, a random one if it is empty, and
-// an end of the host with a random name, which is set up. A port of a bridge has no IPv6: the bridge takes what comes to it, and
-// each address would be searched for duplicates at all other ports.
+// an end of the host with a random name, which is set up. A port of a bridge has no IPv6 address: the bridge takes what comes to it.
 func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort bool) (host, inside netlink.Link, err error) {
 	var own net.HardwareAddr
 	if mac != "" {
@@ -33,10 +35,8 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 		if own != nil {
 			veth.HardwareAddr = own
 		}
-		if inside, err = links.MakeVeth(veth); err != nil {
-			return err
-		}
-		return c.SwitchIPv6()
+		inside, err = makeInside(c, veth)
+		return err
 	})
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +44,9 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 	if host, err = netlinksafe.LinkByName(veth.PeerName); err != nil {
 		return nil, nil, fmt.Errorf("failed to lookup %q: %w", veth.PeerName, err)
 	}
-	if isPort || c.IPv6Off {
+	if isPort {
+		_ = netlink.LinkSetIP6AddrGenMode(host, nl.IN6_ADDR_GEN_MODE_NONE) // a host without IPv6 has no such mode
+	} else if c.IPv6Off {
 		if err := netns.SwitchIPv6Off(&c.Sysctls, veth.PeerName); err != nil {
 			return nil, nil, err
 		}
@@ -54,4 +56,22 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 	}
 	_ = c.Sysctls.Set("net/ipv6/conf/"+veth.PeerName+"/accept_ra", "0") // a host without IPv6 has no such key
 	return host, inside, nil
+}
+
+// making is held while a pair is made, and alone while new interfaces of its namespace come without IPv6.
+var making sync.RWMutex
+
+// makeInside makes the pair in this namespace, without IPv6 if the network has none.
+func makeInside(c *plugin.Call, veth *netlink.Veth) (inside netlink.Link, err error) {
+	if !c.IPv6Off {
+		making.RLock()
+		defer making.RUnlock()
+		return links.MakeVeth(veth)
+	}
+	making.Lock()
+	defer making.Unlock()
+	if err = netns.SuspendIPv6(&c.Sysctls); err == nil {
+		inside, err = links.MakeVeth(veth)
+	}
+	return inside, errors.Join(err, netns.ResumeIPv6(&c.Sysctls))
 }

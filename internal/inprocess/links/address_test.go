@@ -23,7 +23,6 @@ func TestRootIPv6IsOff(t *testing.T) {
 	netnstest.Run(t, func() error {
 		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
 		var sysctls sysctl.Tree
-		defer sysctls.Close()
 		if err := errors.Join(netlink.LinkAdd(link), sysctls.Set("net/ipv6/conf/br0/disable_ipv6", "1")); err != nil {
 			return err
 		}

@@ -44,7 +44,6 @@ func (c *Call) RepairForwarding(isV4 bool) error {
 // It is safe to repeat. Where settings are read-only, these plugins switch nothing on.
 func KeepAdvertised() error {
 	var sysctls sysctl.Tree
-	defer sysctls.Close() //nolint:errcheck // it has nothing to write
 	if value, err := sysctls.Get(advertised.Forwarding); err != nil || value == "1" {
 		return nil //nolint:nilerr // a kernel without IPv6 has nothing of it
 	}

@@ -46,7 +46,6 @@ func (c *Call) isKernelForm(key, value, present string) bool {
 	var printed string
 	err = empty.Do(func() (err error) {
 		sysctls := sysctl.Tree{}
-		defer sysctls.Close() //nolint:errcheck // read only
 		if err = sysctls.Set(strings.Join(parts, "/"), value); err == nil {
 			printed, err = sysctls.Get(strings.Join(parts, "/"))
 		}

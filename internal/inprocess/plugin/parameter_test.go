@@ -33,7 +33,6 @@ func TestRootParametersAreComparedByValue(t *testing.T) {
 			t.Run(key+"="+value, func(t *testing.T) {
 				netnstest.Run(t, func() error {
 					c := &Call{IfName: "eth0", Repair: &remedy.Repair{DryRun: true}}
-					defer c.Sysctls.Close()
 					if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}); err != nil {
 						return err
 					}

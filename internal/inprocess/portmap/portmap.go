@@ -268,7 +268,6 @@ func routeLocalnet(ip net.IP) error {
 		return nil
 	}
 	var sysctls sysctl.Tree
-	defer sysctls.Close() //nolint:errcheck // it has nothing to write
 	return sysctls.Set(routeLocalnetKey(name), "1")
 }
 

@@ -95,8 +95,11 @@ func (l iptablesChangeList) adds(change iptablesChange) bool {
 // commit commits the rules of all chains, and joins the errors of each. All tables are one
 // call of iptables-restore, which commits one after another.
 func (h *iptablesHost) commit(all []*Set, errs []error) {
-	changes := h.removeDirectly(h.changes(all))
-	if h.restore(&changes.transaction(iptablesTables...).Transaction) == nil {
+	changes := h.changes(all)
+	if len(changes) > 0 {
+		changes = h.removeDirectly(changes)
+	}
+	if len(changes) == 0 || h.restore(&changes.transaction(iptablesTables...).Transaction) == nil {
 		return
 	}
 	for _, table := range iptablesTables {

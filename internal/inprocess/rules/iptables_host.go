@@ -28,9 +28,10 @@ type iptablesHost struct {
 
 // identify finds out which program iptables is.
 func (h *iptablesHost) identify() {
-	_, err := exec.LookPath(h.kind.program(h.family, "-restore"))
+	current, installed := hostKind()
+	_, err := exec.LookPath(h.kind.programBeside(current, installed, h.family, "-restore"))
 	h.missing = err != nil
-	kind := cmp.Or(h.kind, CurrentKind())
+	kind := cmp.Or(h.kind, current)
 	h.nft, h.legacy = kind != KindLegacy, kind != KindNFT
 }
 

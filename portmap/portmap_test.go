@@ -205,3 +205,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestOverlap: no host IP is all of them, and an unspecified one is all of its family.
+func TestOverlap(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"", "", true}, {"192.0.2.1", "", true}, {"fd00::1", "", true}, {"192.0.2.1", "192.0.2.1", true}, {"192.0.2.1", "::ffff:192.0.2.1", true},
+		{"192.0.2.1", "0.0.0.0", true}, {"fd00::1", "::", true}, {"192.0.2.1", "::", false}, {"192.0.2.1", "192.0.2.2", false}, {"0.0.0.0", "::", false},
+	} {
+		for _, of := range [][2]string{{c.a, c.b}, {c.b, c.a}} {
+			if got := Overlap(cni.PortMapping{HostPort: 80, Protocol: "tcp", HostIP: of[0]}, cni.PortMapping{HostPort: 80, Protocol: "tcp", HostIP: of[1]}); got != c.want {
+				t.Errorf("%q: %t", of, got)
+			}
+		}
+	}
+}

@@ -40,7 +40,11 @@ func Add(c *plugin.Call, backend *string, networks []net.IPNet) error {
 
 // Remove leaves the rules to be removed, of both backends: the configuration may have changed since ADD.
 func Remove(c *plugin.Call, networks []net.IPNet) {
-	of(c, nil, networks).remove(&c.Changes.Rules)
+	m := of(c, nil, networks)
+	for _, r := range m.iptables() {
+		c.Changes.Rules.Add(rules.Change{Remove: true, IPTables: r})
+	}
+	c.Changes.Rules.Add(rules.Change{Remove: true, NFTables: m.nftables()})
 }
 
 // Repair leaves the rules to be added where they are missing, and the flows to be forgotten that began without.
@@ -62,13 +66,6 @@ func (m attachment) add(ctx context.Context, all *rules.Set) error {
 		return fmt.Errorf("unknown ipmasq backend %q", *m.backend)
 	}
 	return nil
-}
-
-func (m attachment) remove(all *rules.Set) {
-	for _, r := range m.iptables() {
-		all.Add(rules.Change{Remove: true, IPTables: r})
-	}
-	all.Add(rules.Change{Remove: true, NFTables: m.nftables()})
 }
 
 // iptables returns the rules, those of each family by themselves.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/flows/flowstest"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/inprocess/rules/rulestest"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
@@ -28,21 +29,24 @@ import (
 
 // TestMasqueradeRemovalOfBoth: DEL removes the rules of both backends, whichever the configuration has now.
 func TestMasqueradeRemovalOfBoth(t *testing.T) {
-	for _, backend := range []string{rules.BackendIPTables, rules.BackendNFTables} {
-		c := &rules.Set{}
-		attachment{&backend, []net.IPNet{rulestest.Network(t, "10.50.0.2/24"), rulestest.Network(t, "fd00::2/64")}, "net", "eth0", "id"}.remove(c)
-		families, tables := 0, 0
-		for _, r := range c.Changes {
-			if r.Remove && r.IPTables != nil {
-				families++
-			}
-			if r.Remove && r.NFTables != nil {
-				tables++
-			}
+	c := &plugin.Call{Network: "net", IfName: "eth0", ContainerID: "id", Changes: &plugin.Changes{}}
+	networks := []net.IPNet{rulestest.Network(t, "10.50.0.2/24"), rulestest.Network(t, "fd00::2/64")}
+	Remove(c, networks)
+	families, tables := 0, 0
+	for _, r := range c.Changes.Rules.Changes {
+		if r.Remove && r.IPTables != nil {
+			families++
 		}
-		if families != 2 || tables != 1 {
-			t.Errorf("%s: removed are rules of %d families in iptables, and %d times in nftables: want 2 and 1", backend, families, tables)
+		if r.Remove && r.NFTables != nil {
+			tables++
 		}
+	}
+	if families != 2 || tables != 1 {
+		t.Errorf("removed are rules of %d families in iptables, and %d times in nftables: want 2 and 1", families, tables)
+	}
+	unknown := "ipfw"
+	if err := Add(c, &unknown, networks); err == nil || err.Error() != `unknown ipmasq backend "ipfw"` {
+		t.Errorf("an unknown backend: %v", err)
 	}
 }
 
@@ -115,11 +119,11 @@ func legacy(ctx context.Context, program string, args ...string) error {
 
 // removeRules removes the rules from the namespace of this thread.
 func removeRules(ctx context.Context, m attachment) error {
-	c, errs := &rules.Set{}, make([]error, 1)
-	m.remove(c)
-	host := rules.Open(ctx, nil, []*rules.Set{c})
+	c, errs := &plugin.Call{Network: m.network, IfName: m.ifName, ContainerID: m.containerID, Changes: &plugin.Changes{}}, make([]error, 1)
+	Remove(c, m.networks)
+	host := rules.Open(ctx, nil, []*rules.Set{&c.Changes.Rules})
 	defer host.Close()
-	host.Commit([]*rules.Set{c}, errs)
+	host.Commit([]*rules.Set{&c.Changes.Rules}, errs)
 	return errs[0]
 }
 

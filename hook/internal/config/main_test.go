@@ -10,4 +10,6 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandbox.MainIfRoot(m.Run)) }
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.MainIfRoot(m.Run))
+}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // TestErrorsOfTheCommandLineAreJSON, wherever --json is, in each command.
@@ -28,13 +30,13 @@ func TestErrorsOfTheCommandLineAreJSON(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			args := slices.Concat(path, more)
 			code := execute(t.Context(), args, &stdout, &stderr)
-			var printed errorJSON
-			if err := json.Unmarshal(stderr.Bytes(), &printed); err != nil || code != exitRefused || printed.Code != code || stdout.Len() > 0 {
+			var printed struct{ Code int }
+			if err := json.Unmarshal(stderr.Bytes(), &printed); err != nil || code != cli.ExitRefused || printed.Code != code || stdout.Len() > 0 {
 				t.Errorf("%q: exit code %d, %v: %s%s", args, code, err, stdout.String(), stderr.String())
 			}
 		}
 	}
-	each(newRoot(&settings{}))
+	each(newRoot(&cli.Settings{}))
 	for _, args := range [][]string{{"attach", "--bogus", "--", "--json"}, {"attach", "--bogus", "--json=false"}, {"attach", "--bogus", "x--json"}} {
 		var stderr bytes.Buffer
 		if execute(t.Context(), args, &stderr, &stderr); !strings.HasPrefix(stderr.String(), "allocnet: ") {
@@ -52,7 +54,7 @@ func TestErrorsOfTheCommandLineAreJSON(t *testing.T) {
 func TestUnknownTopics(t *testing.T) {
 	for line, want := range map[string]int{
 		"help": 0, "help attach": 0, "help conf generate": 0, "completion bash": 0, "completion": 0,
-		"help bogus": exitRefused, "help conf bogus": exitRefused, "help attach x": exitRefused, "completion bogus": exitRefused,
+		"help bogus": cli.ExitRefused, "help conf bogus": cli.ExitRefused, "help attach x": cli.ExitRefused, "completion bogus": cli.ExitRefused,
 	} {
 		var out bytes.Buffer
 		if got := execute(t.Context(), strings.Fields(line), &out, &out); got != want {

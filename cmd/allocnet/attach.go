@@ -11,11 +11,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -44,7 +46,7 @@ type attachFlags struct {
 	netns, file string
 }
 
-func newAttach(s *settings) *cobra.Command {
+func newAttach(s *cli.Settings) *cobra.Command {
 	var f attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach ID",
@@ -55,7 +57,7 @@ func newAttach(s *settings) *cobra.Command {
   allocnet attach db-1 --netns /run/netns/db --networks '[{"name": "storage", "ips": ["10.89.0.9/16"]}]'
   allocnet attach web-2 --primary web --publish http=8081:80 --publish 5000-5003:5000-5003/udp --json`,
 		Args:              oneID,
-		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		ValidArgsFunction: s.CompleteFirst(recordedIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0]) },
 	}
 	f.register(cmd.Flags())
@@ -67,13 +69,13 @@ func newAttach(s *settings) *cobra.Command {
 	return cmd
 }
 
-func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
+func (f *attachFlags) run(cmd *cobra.Command, s *cli.Settings, id string) error {
 	request, err := f.load(id)
 	if err != nil {
 		return err
 	}
-	shown := s.waiting(cmd.ErrOrStderr(), request)
-	engine, err := s.engine(shown, shown)
+	shown := waiting(cmd.ErrOrStderr(), request)
+	engine, err := s.Engine(shown, shown)
 	if err != nil {
 		return err
 	}
@@ -84,12 +86,12 @@ func (f *attachFlags) run(cmd *cobra.Command, s *settings, id string) error {
 			return err
 		}
 	}
-	allocation, err := s.reported(shown, func() (*hook.Allocation, error) { return engine.SetupOrExtend(ctx, request) })
+	allocation, err := s.Reported(shown, func() (*hook.Allocation, error) { return engine.SetupOrExtend(ctx, request) })
 	if err != nil {
 		return err
 	}
-	s.retryLater(engine, cmd.ErrOrStderr())
-	return s.output(cmd.OutOrStdout(), allocationJSON{allocation, allocation.NetworkStatus()}, func(w io.Writer, t terminal) error {
+	retryLater(s, engine, cmd.ErrOrStderr())
+	return s.Output(cmd.OutOrStdout(), allocationJSON{allocation, allocation.NetworkStatus()}, func(w io.Writer, t cli.Terminal) error {
 		return printAllocations(w, t, []*hook.Allocation{allocation}, shortIDs([]string{allocation.ID}))
 	})
 }
@@ -116,7 +118,7 @@ func (f *attachFlags) load(id string) (hook.Request, error) {
 	return config.LoadUnit(f.file, id)
 }
 
-func newDetach(s *settings) *cobra.Command {
+func newDetach(s *cli.Settings) *cobra.Command {
 	iface := ""
 	cmd := &cobra.Command{
 		Use:     "detach ID",
@@ -136,7 +138,7 @@ them. Other IDs are complete: web-1 never detaches web-10.`,
 		Example: `  allocnet detach web-1 --interface net2
   allocnet detach web-1`,
 		Args:              oneID,
-		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		ValidArgsFunction: s.CompleteFirst(recordedIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return detach(cmd, s, args[0], iface) },
 	}
 	cmd.Flags().StringVar(&iface, "interface", "", "the interface to detach (default all)")
@@ -152,12 +154,12 @@ type detachedJSON struct {
 	Recorded bool `json:"recorded"`
 }
 
-func detach(cmd *cobra.Command, s *settings, id, iface string) error {
-	engine, err := s.engine(cmd.ErrOrStderr())
+func detach(cmd *cobra.Command, s *cli.Settings, id, iface string) error {
+	engine, err := s.Engine(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	if id, err = s.resolveToRemove(cmd.ErrOrStderr(), engine, id); err != nil {
+	if id, err = resolveToRemove(s, cmd.ErrOrStderr(), engine, id); err != nil {
 		return err
 	}
 	_, err = engine.Status(cmd.Context(), id)
@@ -170,9 +172,9 @@ func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 	if err != nil {
 		return err
 	}
-	s.retryLater(engine, cmd.ErrOrStderr())
-	if s.json {
-		return printJSON(cmd.OutOrStdout(), detachedJSON{id, cmp.Or(iface, "all"), recorded})
+	retryLater(s, engine, cmd.ErrOrStderr())
+	if s.JSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), detachedJSON{id, cmp.Or(iface, "all"), recorded})
 	}
 	if !recorded {
 		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: allocation %s was not set up here\n", id)
@@ -181,4 +183,21 @@ func detach(cmd *cobra.Command, s *settings, id, iface string) error {
 }
 
 // oneID is the argument check of the commands on one allocation.
-var oneID = wantArguments(1, 1, "the ID of one allocation")
+var oneID = cli.WantArguments(1, 1, "the ID of one allocation")
+
+// waiting returns the progress of attaching an allocation. It is for its engine, too: the first
+// engine of a boot removes what the boots before have left.
+func waiting(stderr io.Writer, r hook.Request) *cli.Progress {
+	return cli.NewProgress(stderr, fmt.Sprintf("%s: waiting for the plugins of %s", r.ID, strings.Join(namesOf(r), ", ")))
+}
+
+func namesOf(r hook.Request) []string {
+	var names []string
+	if r.Primary != nil {
+		names = append(names, r.Primary.Name)
+	}
+	for _, n := range r.Networks {
+		names = append(names, n.Name)
+	}
+	return names
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -18,7 +19,7 @@ type checkedJSON struct {
 	Error string `json:"error,omitempty"`
 }
 
-func newCheck(s *settings) *cobra.Command {
+func newCheck(s *cli.Settings) *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{
 		Use:   "check ID",
@@ -36,15 +37,15 @@ The first characters of an ID are enough if no other ID begins with them.`,
 		Example: `  allocnet check web-1
   allocnet check --repair web-1`,
 		Args:              oneID,
-		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		ValidArgsFunction: s.CompleteFirst(recordedIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return check(cmd, s, args[0], repair) },
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "rewrite a damaged record")
 	return cmd
 }
 
-func check(cmd *cobra.Command, s *settings, id string, repair bool) error {
-	engine, err := s.engine(cmd.ErrOrStderr())
+func check(cmd *cobra.Command, s *cli.Settings, id string, repair bool) error {
+	engine, err := s.Engine(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -59,32 +60,32 @@ func check(cmd *cobra.Command, s *settings, id string, repair bool) error {
 	checked, failed := engine.Check(cmd.Context(), id)
 	list := make([]checkedJSON, len(checked))
 	for i, c := range checked {
-		list[i] = checkedJSON{c, errorText(c.Err)}
+		list[i] = checkedJSON{c, cli.ErrorText(c.Err)}
 	}
-	return errors.Join(failed, s.output(cmd.OutOrStdout(), list, func(w io.Writer, t terminal) error { return printChecked(w, t, checked) }))
+	return errors.Join(failed, s.Output(cmd.OutOrStdout(), list, func(w io.Writer, t cli.Terminal) error { return printChecked(w, t, checked) }))
 }
 
-func printChecked(w io.Writer, t terminal, checked []hook.Checked) error {
+func printChecked(w io.Writer, t cli.Terminal, checked []hook.Checked) error {
 	if len(checked) == 0 {
 		return nil
 	}
-	table := newTable("INTERFACE", "NETWORK", "OUTCOME")
+	table := cli.NewTable("INTERFACE", "NETWORK", "OUTCOME")
 	for _, c := range checked {
-		table = append(table, []cell{text(c.Interface), text(c.Network), outcomeCell(c)})
+		table = append(table, []cli.Cell{cli.Text(c.Interface), cli.Text(c.Network), outcomeCell(c)})
 	}
-	return table.print(w, t.colours)
+	return table.Print(w, t.Colours)
 }
 
-func outcomeCell(c hook.Checked) cell {
+func outcomeCell(c hook.Checked) cli.Cell {
 	switch {
 	case c.Unknown:
-		return cell{[]string{"unknown"}, yellow}
+		return cli.Coloured(cli.Yellow, "unknown")
 	case c.Repairable:
-		return cell{[]string{"repairable"}, yellow}
+		return cli.Coloured(cli.Yellow, "repairable")
 	case c.Err != nil:
-		return cell{[]string{"broken"}, red}
+		return cli.Coloured(cli.Red, "broken")
 	case c.Skipped != "":
-		return coloured(green, "ok; CHECK skipped: "+c.Skipped)
+		return cli.Coloured(cli.Green, "ok; CHECK skipped: "+c.Skipped)
 	}
-	return cell{[]string{"ok"}, green}
+	return cli.Coloured(cli.Green, "ok")
 }

@@ -15,13 +15,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/hostns"
 	"github.com/allocnet/allocnet/internal/unit"
 	"github.com/allocnet/allocnet/state"
 )
 
-func newCleanup(s *settings) *cobra.Command {
+func newCleanup(s *cli.Settings) *cobra.Command {
 	var forget bool
 	cmd := &cobra.Command{
 		Use:   "cleanup ID",
@@ -41,7 +42,7 @@ ID begins with them.`,
   allocnet cleanup 5c2e9a0e
   allocnet cleanup web-1 --forget`,
 		Args:              oneID,
-		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		ValidArgsFunction: s.CompleteFirst(recordedIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cleanUp(cmd, s, args[0], forget)
 		},
@@ -50,21 +51,21 @@ ID begins with them.`,
 	return cmd
 }
 
-func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
+func cleanUp(cmd *cobra.Command, s *cli.Settings, id string, forget bool) error {
 	ctx := cmd.Context()
 	if err := state.ValidateID(id); err != nil {
 		return err
 	}
-	shown, end := s.progress(cmd.ErrOrStderr(), "cleaning up after "+id)
+	shown, end := s.Progress(cmd.ErrOrStderr(), "cleaning up after "+id)
 	defer end()
-	engine, err := s.engine(shown, shown)
+	engine, err := s.Engine(shown, shown)
 	if err != nil {
 		return err
 	}
 	if err := hostns.Check(); err != nil {
 		return err
 	}
-	if id, err = s.resolveToRemove(cmd.ErrOrStderr(), engine, id); err != nil {
+	if id, err = resolveToRemove(s, cmd.ErrOrStderr(), engine, id); err != nil {
 		return err
 	}
 	collector := engine.Collector()
@@ -85,7 +86,7 @@ func cleanUp(cmd *cobra.Command, s *settings, id string, forget bool) error {
 	if report == nil {
 		return errors.Join(failed, err)
 	}
-	return errors.Join(failed, err, printCleanup(cmd.OutOrStdout(), id, before, report, s.json))
+	return errors.Join(failed, err, printCleanup(cmd.OutOrStdout(), id, before, report, s.JSON))
 }
 
 // examineDead lists the objects of a dead allocation.
@@ -95,11 +96,11 @@ func examineDead(ctx context.Context, collector *cleanup.Collector, scope cleanu
 		return nil, err
 	}
 	if report.Alive != "" {
-		return nil, usage(fmt.Errorf("allocation %s is not dead: %s", scope.Allocation, report.Alive))
+		return nil, cli.Usage(fmt.Errorf("allocation %s is not dead: %s", scope.Allocation, report.Alive))
 	}
 	for _, d := range report.Decisions {
 		if !d.Leaked {
-			return nil, usage(fmt.Errorf("allocation %s is not dead: %s: %s", scope.Allocation, d.Where, d.Reason))
+			return nil, cli.Usage(fmt.Errorf("allocation %s is not dead: %s: %s", scope.Allocation, d.Where, d.Reason))
 		}
 	}
 	return report, nil
@@ -115,7 +116,7 @@ type cleanedJSON struct {
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
 	removed := before.GoneBy(after)
 	if asJSON {
-		return printJSON(w, cleanedJSON{id, removed})
+		return cli.PrintJSON(w, cleanedJSON{id, removed})
 	}
 	if len(before.Decisions) == 0 {
 		_, err := fmt.Fprintf(w, "no objects of allocation %s on this host\n", id)
@@ -128,15 +129,15 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 	if len(decisions) == 0 {
 		return nil
 	}
-	table := newTable("KIND", title, "OWNER", "REASON")
+	table := cli.NewTable("KIND", title, "OWNER", "REASON")
 	for _, d := range decisions {
 		reason := d.Reason
 		if d.Blocked != "" {
 			reason = "BLOCKED: " + d.Blocked
 		}
-		table.add(string(d.Kind), d.Where, d.Owner.String(), reason)
+		table.Add(string(d.Kind), d.Where, d.Owner.String(), reason)
 	}
-	return table.print(w, false)
+	return table.Print(w, false)
 }
 
 // collected is what gc prints.
@@ -169,7 +170,7 @@ type gcFlags struct {
 	dryRun  bool
 }
 
-func newGC(s *settings) *cobra.Command {
+func newGC(s *cli.Settings) *cobra.Command {
 	var f gcFlags
 	cmd := &cobra.Command{
 		Use:   "gc",
@@ -179,7 +180,7 @@ func newGC(s *settings) *cobra.Command {
   allocnet gc --network web
   allocnet gc --live web-1,web-2 --json
   allocnet gc --live @/run/live-allocations`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	cmd.Flags().Var(&f.live, "live", "complete IDs of live allocations, separated by ','; @FILE reads them from a file, @- from standard input (default: records and namespaces decide)")
@@ -188,7 +189,7 @@ func newGC(s *settings) *cobra.Command {
 	return cmd
 }
 
-func (f *gcFlags) run(cmd *cobra.Command, s *settings) error {
+func (f *gcFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 	live, err := cleanup.QueryLive(cmd.Context(), f.live.sources(cmd)...)
 	if err != nil {
 		return err
@@ -200,9 +201,9 @@ func (f *gcFlags) run(cmd *cobra.Command, s *settings) error {
 	})
 }
 
-func (f *gcFlags) collect(cmd *cobra.Command, s *settings, r hook.GCRequest) error {
-	shown, end := s.progress(cmd.ErrOrStderr(), "gc")
-	engine, err := s.engine(shown, shown)
+func (f *gcFlags) collect(cmd *cobra.Command, s *cli.Settings, r hook.GCRequest) error {
+	shown, end := s.Progress(cmd.ErrOrStderr(), "gc")
+	engine, err := s.Engine(shown, shown)
 	if err != nil {
 		end()
 		return err
@@ -211,16 +212,16 @@ func (f *gcFlags) collect(cmd *cobra.Command, s *settings, r hook.GCRequest) err
 		end()
 		return err
 	}
-	r.Progress = func(done, of int) { shown.step(fmt.Sprintf("cleaned up after %d of %d allocations", done, of), s.json) }
+	r.Progress = func(done, of int) { shown.Step(fmt.Sprintf("cleaned up after %d of %d allocations", done, of), s.JSON) }
 	done, err := engine.GC(cmd.Context(), r)
 	end()
 	if done == nil {
 		return err
 	}
 	if r.DryRun {
-		return errors.Join(err, printGC(cmd, s.json, true, nil, done.Leaks))
+		return errors.Join(err, printGC(cmd, s.JSON, true, nil, done.Leaks))
 	}
-	return errors.Join(err, unit.RemoveAbandonedOutcomes(unit.OutcomeDir), printGC(cmd, s.json, false, done, done.Leaks))
+	return errors.Join(err, unit.RemoveAbandonedOutcomes(unit.OutcomeDir), printGC(cmd, s.JSON, false, done, done.Leaks))
 }
 
 func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, report *cleanup.Report) error {
@@ -235,14 +236,14 @@ func printGC(cmd *cobra.Command, asJSON, dryRun bool, torn *hook.Collected, repo
 		for _, f := range report.Failures {
 			c.Failures = append(c.Failures, f.Error())
 		}
-		return printJSON(out, c)
+		return cli.PrintJSON(out, c)
 	}
 	title := "REMOVED"
 	if dryRun {
 		title = "LEAKED"
 	}
 	for _, p := range report.Problems {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", printable(fmt.Sprint(p))) // there is no other output
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: skipped: %s\n", cli.Printable(fmt.Sprint(p))) // there is no other output
 	}
 	if torn != nil {
 		printTornDown(out, torn)
@@ -276,18 +277,11 @@ func summary(dryRun bool, report *cleanup.Report) string {
 // printTornDown prints the allocations that GC tore down or postponed.
 func printTornDown(out io.Writer, torn *hook.Collected) {
 	if len(torn.TornDown) > 0 {
-		_, _ = fmt.Fprintf(out, "torn down from their records: %s\n", printable(strings.Join(torn.TornDown, ", "))) // the last line reports an error of the writer
+		_, _ = fmt.Fprintf(out, "torn down from their records: %s\n", cli.Printable(strings.Join(torn.TornDown, ", "))) // the last line reports an error of the writer
 	}
 	for _, id := range slices.Sorted(maps.Keys(torn.Postponed)) {
-		_, _ = fmt.Fprintf(out, "%s: %s; to retry now: allocnet detach %s\n", id, printable(fmt.Sprint(torn.Postponed[id])), id) // as above
+		_, _ = fmt.Fprintf(out, "%s: %s; to retry now: allocnet detach %s\n", id, cli.Printable(fmt.Sprint(torn.Postponed[id])), id) // as above
 	}
-}
-
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage(fmt.Errorf("got %q: want no arguments", args))
-	}
-	return nil
 }
 
 var _ cleanup.Source = (*liveList)(nil)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // TestCompletion: what a shell gets for the word after the arguments.
@@ -51,7 +53,7 @@ func TestCompletion(t *testing.T) {
 	} {
 		code, out, _ := runs(t, append([]string{"__complete"}, strings.Split(test.args, " ")...)...)
 		values := strings.Fields(out)
-		if code != exitDone || len(values) == 0 || strings.Join(values[:len(values)-1], " ") != test.want {
+		if code != cli.ExitDone || len(values) == 0 || strings.Join(values[:len(values)-1], " ") != test.want {
 			t.Errorf("%q: exit code %d, %q, want %q", test.args, code, values, test.want)
 		}
 	}
@@ -59,7 +61,7 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("a node: %q", out)
 	}
 	t.Setenv("ALLOCNET_WATCH", "soon")
-	if code, out, _ := runs(t, "__complete", "status", ""); code != exitDone || strings.Contains(out, "web") {
+	if code, out, _ := runs(t, "__complete", "status", ""); code != cli.ExitDone || strings.Contains(out, "web") {
 		t.Errorf("with an invalid environment: exit code %d, %s", code, out)
 	}
 }
@@ -73,7 +75,7 @@ func TestMistyped(t *testing.T) {
 		"retry":        `unknown command "retry" (see: allocnet --help)`, // hidden
 		"x":            `unknown command "x" (see: allocnet --help)`,
 	} {
-		if code, _, errs := runs(t, strings.Fields(args)...); code != exitRefused || !strings.Contains(errs, want) {
+		if code, _, errs := runs(t, strings.Fields(args)...); code != cli.ExitRefused || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %s, want %s", args, code, errs, want)
 		}
 	}
@@ -81,7 +83,7 @@ func TestMistyped(t *testing.T) {
 
 // TestHelp: every command is in a group.
 func TestHelp(t *testing.T) {
-	root := newRoot(&settings{})
+	root := newRoot(&cli.Settings{})
 	for _, command := range root.Commands() {
 		if command.IsAvailableCommand() && command.GroupID == "" && command.Name() != "help" && command.Name() != "completion" {
 			t.Errorf("%s is in no group", command.Name())

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
@@ -26,8 +27,8 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-func newConf(s *settings) *cobra.Command {
-	return withCommands(&cobra.Command{
+func newConf(s *cli.Settings) *cobra.Command {
+	return cli.WithCommands(&cobra.Command{
 		Use:   "conf",
 		Short: "Make network configurations",
 	}, newConfGenerate(s))
@@ -45,7 +46,7 @@ type generation struct {
 	nomad nomad.Version
 }
 
-func newConfGenerate(s *settings) *cobra.Command {
+func newConfGenerate(s *cli.Settings) *cobra.Command {
 	var g generation
 	cmd := &cobra.Command{
 		Use:   "generate PRIMARY",
@@ -78,8 +79,8 @@ if it differs.`,
 		Example: `  allocnet conf generate web
   allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc
   allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc --check`,
-		Args:              wantArguments(1, 1, "the name of the main network"),
-		ValidArgsFunction: s.completeFirst(s.networkNames),
+		Args:              cli.WantArguments(1, 1, "the name of the main network"),
+		ValidArgsFunction: s.CompleteFirst(networkNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agentChosen = cmd.Flags().Changed("job-networks")
 			return g.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), s, args[0])
@@ -96,16 +97,16 @@ if it differs.`,
 	return cmd
 }
 
-func (g *generation) run(ctx context.Context, stdout, stderr io.Writer, s *settings, primary string) error {
+func (g *generation) run(ctx context.Context, stdout, stderr io.Writer, s *cli.Settings, primary string) error {
 	if g.out == "" {
-		g.out = filepath.Join(s.nomadConfDir(), "00-"+g.name+".conflist")
+		g.out = filepath.Join(s.NomadConfDir(), "00-"+g.name+".conflist")
 	}
-	offered, err := cniconf.LoadExcept(g.out, s.confDirs()...)
+	offered, err := cniconf.LoadExcept(g.out, s.ConfDirs()...)
 	if err != nil {
 		return err
 	}
 	for _, broken := range offered.Broken {
-		if filepath.Dir(broken.Path) == filepath.Clean(s.nomadConfDir()) {
+		if filepath.Dir(broken.Path) == filepath.Clean(s.NomadConfDir()) {
 			return fmt.Errorf("%w: Nomad would offer no network at all: fix or remove the file", broken)
 		}
 	}
@@ -137,14 +138,14 @@ const noAllocDir = "none"
 func (g *generation) findAllocDir(ctx context.Context) error {
 	switch {
 	case !slices.Contains([]string{"", identityNomad, identityUnknown}, g.identity):
-		return usage(fmt.Errorf("--identity %q: want %s or %s", g.identity, identityNomad, identityUnknown))
+		return cli.Usage(fmt.Errorf("--identity %q: want %s or %s", g.identity, identityNomad, identityUnknown))
 	case g.allocDir == noAllocDir:
 		g.allocDir = ""
 		return nil
 	case filepath.IsAbs(g.allocDir):
 		return nil
 	case g.allocDir != "":
-		return usage(fmt.Errorf("--alloc-dir %q: want an absolute path, or %q", g.allocDir, noAllocDir))
+		return cli.Usage(fmt.Errorf("--alloc-dir %q: want an absolute path, or %q", g.allocDir, noAllocDir))
 	}
 	client, err := nomad.ReadClientConfig(ctx)
 	if err == nil && client.AllocDir == "" {
@@ -176,7 +177,7 @@ func (g *generation) adapt(version nomad.Version) {
 }
 
 // generate returns the conflist, and checks that it would work on this host.
-func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary string, attached []*cniconf.Network) ([]byte, error) {
+func (g *generation) generate(s *cli.Settings, offered *cniconf.Catalog, primary string, attached []*cniconf.Network) ([]byte, error) {
 	multi, err := g.multi(s, primary)
 	if err != nil {
 		return nil, err
@@ -191,14 +192,14 @@ func (g *generation) generate(s *settings, offered *cniconf.Catalog, primary str
 	}
 	for _, n := range attached {
 		if slices.Contains(n.PluginTypes(), generated.List.Plugins[0].Network.Type) {
-			return nil, usage(fmt.Errorf("network %q is itself one of allocnet-cni: want one that it can attach", n.Name))
+			return nil, cli.Usage(fmt.Errorf("network %q is itself one of allocnet-cni: want one that it can attach", n.Name))
 		}
 	}
-	return list, generated.CheckPlugins(s.pluginDirs())
+	return list, generated.CheckPlugins(s.PluginDirs())
 }
 
 // attached returns the networks that every allocation gets. The host has the plugins that they need.
-func (g *generation) attached(s *settings, offered *cniconf.Catalog, primary string) ([]*cniconf.Network, error) {
+func (g *generation) attached(s *cli.Settings, offered *cniconf.Catalog, primary string) ([]*cniconf.Network, error) {
 	network, err := offered.Lookup(primary)
 	if err != nil {
 		return nil, err
@@ -215,7 +216,7 @@ func (g *generation) attached(s *settings, offered *cniconf.Catalog, primary str
 		}
 		attached = append(attached, n)
 	}
-	c, err := s.config(hclog.NewNullLogger())
+	c, err := s.Config(hclog.NewNullLogger())
 	if err != nil {
 		return nil, err
 	}
@@ -228,30 +229,30 @@ func (g *generation) attached(s *settings, offered *cniconf.Catalog, primary str
 	return attached, nil
 }
 
-func (g *generation) multi(s *settings, primary string) (cniconf.Multi, error) {
-	m := cniconf.Multi{Name: g.name, Primary: primary, Networks: g.networks, PluginDir: s.pluginDir, AllocDir: g.allocDir}
+func (g *generation) multi(s *cli.Settings, primary string) (cniconf.Multi, error) {
+	m := cniconf.Multi{Name: g.name, Primary: primary, Networks: g.networks, PluginDir: s.PluginDir, AllocDir: g.allocDir}
 	if g.identity == identityUnknown {
 		m.Identity = identityUnknown
 	}
 	if g.jobNetworks {
 		m.Agent = &cniconf.MultiAgent{Mode: "require", JobNetworks: true}
 	}
-	for _, dir := range s.confDirs() {
+	for _, dir := range s.ConfDirs() {
 		dir, err := filepath.Abs(dir)
 		if err != nil {
 			return m, err
 		}
 		m.ConfDirs = append(m.ConfDirs, dir)
 	}
-	switch s.executor {
+	switch s.Executor {
 	case "", hook.ExecutorAuto:
 	case hook.ExecutorPlugins:
-		m.Executor = s.executor
+		m.Executor = s.Executor
 	default:
-		return m, usage(fmt.Errorf("--executor %q: want %s or %s", s.executor, hook.ExecutorAuto, hook.ExecutorPlugins))
+		return m, cli.Usage(fmt.Errorf("--executor %q: want %s or %s", s.Executor, hook.ExecutorAuto, hook.ExecutorPlugins))
 	}
-	if s.stateDir != state.DefaultDir {
-		m.StateDir = s.stateDir
+	if s.StateDir != state.DefaultDir {
+		m.StateDir = s.StateDir
 	}
 	return m, nil
 }
@@ -271,21 +272,21 @@ func (g *generation) write(list []byte) error {
 }
 
 // warnOfExposed names the networks whose rules Nomad does not know.
-func warnOfExposed(stderr io.Writer, s *settings, offered *cniconf.Catalog) error {
+func warnOfExposed(stderr io.Writer, s *cli.Settings, offered *cniconf.Catalog) error {
 	exposed, err := findExposed(s, offered)
 	for _, e := range exposed {
-		printError(stderr, fmt.Sprintf("warning: %s: %s", e.Problem(), e.Fix()))
+		cli.PrintError(stderr, fmt.Sprintf("warning: %s: %s", e.Problem(), e.Fix()))
 	}
 	return err
 }
 
 // findExposed looks with the rules of this host.
-func findExposed(s *settings, offered *cniconf.Catalog) ([]doctor.Exposed, error) {
+func findExposed(s *cli.Settings, offered *cniconf.Catalog) ([]doctor.Exposed, error) {
 	host, err := policy.Load(policy.DefaultFile)
 	if err != nil {
 		return nil, err
 	}
-	return doctor.FindExposed(s.nomadConfDir(), offered, host)
+	return doctor.FindExposed(s.NomadConfDir(), offered, host)
 }
 
 // explain says what a job has to write.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -30,7 +31,7 @@ func TestGenerationForNomad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := generation{name: "multi", agentChosen: test.flag != "", jobNetworks: test.flag == "true"}
 			g.adapt(test.version)
-			m, err := g.multi(&settings{}, "web")
+			m, err := g.multi(&cli.Settings{}, "web")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/cmd/allocnet/cluster"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
 )
 
-func newDoctor(s *settings) *cobra.Command {
+func newDoctor(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this host, and list each problem with its fix",
@@ -35,13 +36,13 @@ kernel settings and network managers are examined.
 The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 		Example: `  allocnet doctor
   allocnet doctor --json`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := examine(cmd, s)
 			if err != nil {
 				return err
 			}
-			return cmp.Or(s.output(cmd.OutOrStdout(), report, func(w io.Writer, _ terminal) error { return printReport(w, report) }), unhealthy(report.Healthy()))
+			return cmp.Or(s.Output(cmd.OutOrStdout(), report, func(w io.Writer, _ cli.Terminal) error { return printReport(w, report) }), cli.Unhealthy(report.Healthy()))
 		},
 	}
 }
@@ -59,21 +60,21 @@ func askNomad(ctx context.Context, d *doctor.Doctor) {
 	}
 }
 
-func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
-	c, err := s.loggedConfig(cmd.ErrOrStderr())
+func examine(cmd *cobra.Command, s *cli.Settings) (*doctor.Report, error) {
+	c, err := s.LoggedConfig(cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err
 	}
 	d := doctor.Doctor{
-		ConfDirs: c.ConfDirs, NomadConfDir: s.nomadDir, PluginDirs: c.PluginDirs,
-		StateDir: c.StateDir, PoolSource: poolSource,
+		ConfDirs: c.ConfDirs, NomadConfDir: s.NomadDir, PluginDirs: c.PluginDirs,
+		StateDir: c.StateDir, PoolSource: cluster.PoolSource,
 		WhyPlugins: c.WhyPlugins,
 		CheckKeys:  c.CheckKeys,
 		Warnings:   c.Warnings,
 	}
 	askNomad(cmd.Context(), &d)
-	if d.Unprivileged = requireRoot() != nil; !d.Unprivileged {
-		engine, err := s.engine(cmd.ErrOrStderr())
+	if d.Unprivileged = cli.RequireRoot() != nil; !d.Unprivileged {
+		engine, err := s.Engine(cmd.ErrOrStderr())
 		if err != nil {
 			return nil, err
 		}
@@ -86,27 +87,18 @@ func examine(cmd *cobra.Command, s *settings) (*doctor.Report, error) {
 	return d.Examine(cmd.Context()), nil
 }
 
-// poolSource connects to a pool as the plugin does.
-func poolSource(c *ipam.Config) (doctor.PoolSource, error) {
-	a, err := access(c)
-	if err != nil {
-		return doctor.PoolSource{}, err
-	}
-	return a.source(), nil
-}
-
 func printReport(w io.Writer, r *doctor.Report) error {
 	if len(r.Pools) > 0 {
-		table := newTable("NETWORK", "FAMILY", "ADDRESSES USED", "OF")
+		table := cli.NewTable("NETWORK", "FAMILY", "ADDRESSES USED", "OF")
 		for _, p := range r.Pools {
-			table.add(p.Network, p.Family, fmt.Sprint(p.Used), p.Total.String())
+			table.Add(p.Network, p.Family, fmt.Sprint(p.Used), p.Total.String())
 		}
-		if err := table.print(w, false); err != nil {
+		if err := table.Print(w, false); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(w); err != nil {
 			return err
 		}
 	}
-	return printFindings(w, r.Findings)
+	return cli.PrintFindings(w, r.Findings)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/rest"
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/cluster/span"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/cniexec"
@@ -72,7 +73,7 @@ var outcomes = map[string]struct {
 	"cleanup.ErrLiveUnknown":              {cleanup.ErrLiveUnknown, unavailable},
 	"cleanup.Failure":                     {cleanup.Failure{Err: errors.New("x")}, failed},
 	"cleanup.LeftError":                   {&cleanup.LeftError{}, failed},
-	"cmd/allocnet.exitError":              {&exitError{code: 7}, outcome{7, 500, 999}},
+	"cmd/allocnet/cli.ExitError":          {&cli.ExitError{Code: 7}, outcome{7, 500, 999}},
 	"cniconf.BrokenFile":                  {cniconf.BrokenFile{Err: errors.New("x")}, failed},
 	"cniconf.ErrNoDir":                    {cniconf.ErrNoDir, refused},
 	"cniconf.MissingMasterError":          {&cniconf.MissingMasterError{}, refused},
@@ -131,7 +132,7 @@ var outcomes = map[string]struct {
 	"a plugin's own code":            {&hook.Error{Err: types.NewError(104, "no fabric", "")}, outcome{1, 500, 104}},
 	"refused, and the undo failed":   {errors.Join(&hook.RequestError{}, &hook.Error{Err: errors.New("x")}), failed},
 	"an error without a type":        {errors.New("disk full"), failed},
-	"a wrong flag":                   {usage(errors.New("--x")), refused},
+	"a wrong flag":                   {cli.Usage(errors.New("--x")), refused},
 	"a namespace that is not there":  {fmt.Errorf("allocation a1: %w", &netns.MissingError{}), refused},
 	"interrupted while plugins work": {&hook.Error{Err: errdefs.New(errdefs.Unavailable, "the agent is stopping")}, unavailable},
 }
@@ -139,7 +140,7 @@ var outcomes = map[string]struct {
 func TestEveryErrorHasItsOutcome(t *testing.T) {
 	for name, test := range outcomes {
 		wrapped := fmt.Errorf("somewhere: %w", test.err)
-		got := outcome{exitCode(wrapped), api.StatusOf(wrapped), api.CodeOf(wrapped)}
+		got := outcome{cli.ExitCode(wrapped), api.StatusOf(wrapped), api.CodeOf(wrapped)}
 		if got != test.want {
 			t.Errorf("%s: exit code, status and CNI code are %v, want %v", name, got, test.want)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/state"
 )
@@ -38,7 +39,7 @@ type eventsFlags struct {
 	follow bool
 }
 
-func newEvents(s *settings) *cobra.Command {
+func newEvents(s *cli.Settings) *cobra.Command {
 	var f eventsFlags
 	cmd := &cobra.Command{
 		Use:   "events",
@@ -48,7 +49,7 @@ func newEvents(s *settings) *cobra.Command {
   allocnet events --network storage
   allocnet events --allocation web-1 --json
   timeout 2 allocnet events --follow || test $? = 124`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "print new events as they come")
@@ -58,7 +59,7 @@ func newEvents(s *settings) *cobra.Command {
 	return cmd
 }
 
-func (f *eventsFlags) run(cmd *cobra.Command, s *settings) error {
+func (f *eventsFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 	if f.Allocation != "" {
 		if err := state.ValidateID(f.Allocation); err != nil {
 			return err
@@ -66,14 +67,14 @@ func (f *eventsFlags) run(cmd *cobra.Command, s *settings) error {
 	}
 	out := cmd.OutOrStdout()
 	printEvent := json.NewEncoder(out).Encode
-	if !s.json {
-		lines := &eventLines{w: out, terminal: terminalOf(out)}
+	if !s.JSON {
+		lines := &eventLines{w: out, Terminal: cli.TerminalOf(out)}
 		if err := lines.heading(); err != nil {
 			return err
 		}
 		printEvent = func(e any) error { return lines.print(e.(event.Event)) }
 	}
-	for e, err := range (event.Log{StateDir: s.stateDir}).Events(cmd.Context(), f.Filter, f.follow) {
+	for e, err := range (event.Log{StateDir: s.StateDir}).Events(cmd.Context(), f.Filter, f.follow) {
 		if err != nil {
 			return err
 		}
@@ -85,35 +86,35 @@ func (f *eventsFlags) run(cmd *cobra.Command, s *settings) error {
 }
 
 // eventIDs completes the allocations of the events.
-func (s *settings) eventIDs(cmd *cobra.Command, _ []string, _ string) []string {
+func eventIDs(s *cli.Settings, cmd *cobra.Command, _ []string, _ string) []string {
 	var ids []string
-	for e, err := range (event.Log{StateDir: s.stateDir}).Events(cmd.Context(), event.Filter{}, false) {
+	for e, err := range (event.Log{StateDir: s.StateDir}).Events(cmd.Context(), event.Filter{}, false) {
 		if err == nil && e.Allocation != "" {
 			ids = append(ids, e.Allocation)
 		}
 	}
-	return distinct(ids)
+	return cli.Distinct(ids)
 }
 
 // eventLines prints events as they come: the widths of the columns are fixed.
 type eventLines struct {
 	w io.Writer
-	terminal
+	cli.Terminal
 	// date is that of the last event; a terminal shows the times of its day.
 	date string
 }
 
 func (l *eventLines) heading() error {
 	heading := []string{"TIME", "EVENT", "ALLOCATION", "NETWORK", "CALLER", "TOOK"}
-	if l.columns == 0 {
+	if l.Columns == 0 {
 		heading = append(heading, "REMARK")
 	}
-	return l.row(newTable(heading...)[0])
+	return l.row(cli.NewTable(heading...)[0])
 }
 
 // widths of the columns are 80 together on a terminal.
 func (l *eventLines) widths() []int {
-	if l.columns == 0 {
+	if l.Columns == 0 {
 		return []int{20, 14, 36, 16, 16, 6, 0}
 	}
 	return []int{8, 14, 12, 14, 16, 6}
@@ -123,45 +124,45 @@ func (l *eventLines) print(e event.Event) error {
 	if err := l.newDate(e.Time.Local().Format(time.DateOnly)); err != nil {
 		return err
 	}
-	if err := l.row(l.cells(e)); err != nil || l.columns == 0 {
+	if err := l.row(l.cells(e)); err != nil || l.Columns == 0 {
 		return err
 	}
-	return l.remark(printable(remarkOf(e)))
+	return l.remark(cli.Printable(remarkOf(e)))
 }
 
-func (l *eventLines) cells(e event.Event) []cell {
-	texts := []string{e.Time.UTC().Format(time.RFC3339), e.Name(), orDash(e.Allocation), orDash(networksOf(e)), e.Caller, took(e.Took()), remarkOf(e)}
-	if l.columns > 0 {
+func (l *eventLines) cells(e event.Event) []cli.Cell {
+	texts := []string{e.Time.UTC().Format(time.RFC3339), e.Name(), cli.OrDash(e.Allocation), cli.OrDash(networksOf(e)), e.Caller, took(e.Took()), remarkOf(e)}
+	if l.Columns > 0 {
 		texts = texts[:len(texts)-1]
 		texts[0] = e.Time.Local().Format(time.TimeOnly)
 		if state.IsNomadID(e.Allocation) {
 			texts[2] = e.Allocation[:shortID]
 		}
 	}
-	row := make([]cell, len(texts))
+	row := make([]cli.Cell, len(texts))
 	for i, s := range texts {
-		row[i] = text(s)
-		if l.columns > 0 {
-			row[i].lines = wrap(printable(s), l.widths()[i])
+		row[i] = cli.Text(s)
+		if l.Columns > 0 {
+			row[i].Lines = wrap(cli.Printable(s), l.widths()[i])
 		}
 	}
-	row[1].colour = eventColour(e)
+	row[1].Colour = eventColour(e)
 	return row
 }
 
 // row prints cells of one or more lines.
-func (l *eventLines) row(cells []cell) error {
-	t := table{cells}
+func (l *eventLines) row(cells []cli.Cell) error {
+	t := cli.Table{cells}
 	widths := l.widths()
-	for i, width := range t.widths() {
+	for i, width := range t.Widths() {
 		widths[i] = max(widths[i], width)
 	}
-	return t.printColumns(l.w, widths, l.colours)
+	return t.PrintColumns(l.w, widths, l.Colours)
 }
 
 // newDate prints a date that is another than that of the last event, on a terminal.
 func (l *eventLines) newDate(date string) error {
-	if l.columns == 0 || date == l.date {
+	if l.Columns == 0 || date == l.date {
 		return nil
 	}
 	l.date = date
@@ -175,7 +176,7 @@ func (l *eventLines) remark(s string) error {
 		return nil
 	}
 	const indent = "         "
-	for _, line := range wrap(s, max(l.columns-len(indent), 20)) {
+	for _, line := range wrap(s, max(l.Columns-len(indent), 20)) {
 		if _, err := fmt.Fprintln(l.w, indent+line); err != nil {
 			return err
 		}
@@ -195,14 +196,37 @@ func remarkOf(e event.Event) string {
 	return remark
 }
 
-func eventColour(e event.Event) colour {
+func eventColour(e event.Event) cli.Colour {
 	switch {
 	case e.Outcome == "done" && e.Operation == "attach":
-		return green
+		return cli.Green
 	case e.Outcome == "done":
 		return ""
 	case e.Operation == "retry":
-		return yellow
+		return cli.Yellow
 	}
-	return red
+	return cli.Red
+}
+
+// networksOf names the networks of an event, with the interface of an attachment, or its pool.
+func networksOf(e event.Event) string {
+	if e.Pool != "" {
+		return "pool " + e.Pool
+	}
+	s := strings.Join(e.Networks, ",")
+	if e.Interface != "" {
+		s += " " + e.Interface
+	}
+	return s
+}
+
+// took prints a duration in at most 6 characters.
+func took(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return fmt.Sprintf("%dm", int(d.Minutes()))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -61,7 +62,7 @@ func readEvents(t *testing.T, dir string) []event.Event {
 // TestEventsOnTerminal: the lines fit, and have nothing that a terminal acts on.
 func TestEventsOnTerminal(t *testing.T) {
 	var out bytes.Buffer
-	lines := &eventLines{w: &out, terminal: terminal{columns: 80}}
+	lines := &eventLines{w: &out, Terminal: cli.Terminal{Columns: 80}}
 	if err := lines.heading(); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestEventsOnTerminal(t *testing.T) {
 	}
 	for line := range strings.Lines(out.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(line) > 80 || printable(line) != line {
+		if utf8.RuneCountInString(line) > 80 || cli.Printable(line) != line {
 			t.Errorf("%d columns: %q", utf8.RuneCountInString(line), line)
 		}
 	}
@@ -92,17 +93,17 @@ func TestEvents(t *testing.T) {
 		lines int
 		want  string
 	}{
-		{nil, exitDone, 10, "attach refused"},
-		{[]string{"--allocation", "5c2e9a0e"}, exitDone, 5, first},
-		{[]string{"--allocation", "web-1", "--network", "web"}, exitDone, 4, "web-1"},
-		{[]string{"--allocation", "web"}, exitDone, 1, "EVENT"},
-		{[]string{"--network", "none"}, exitDone, 1, "EVENT"},
-		{[]string{"--after", "8"}, exitDone, 2, "bridge web0"},
-		{[]string{"--after", "8", "--json"}, exitDone, 1, `"operation":"repair"`},
-		{[]string{"--state-dir", empty}, exitDone, 1, "EVENT"},
-		{[]string{"--state-dir", empty, "--json"}, exitDone, 0, ""},
-		{[]string{"--allocation", "../web"}, exitRefused, 0, "allocation ID"},
-		{[]string{"web-1"}, exitRefused, 0, "want no arguments"},
+		{nil, cli.ExitDone, 10, "attach refused"},
+		{[]string{"--allocation", "5c2e9a0e"}, cli.ExitDone, 5, first},
+		{[]string{"--allocation", "web-1", "--network", "web"}, cli.ExitDone, 4, "web-1"},
+		{[]string{"--allocation", "web"}, cli.ExitDone, 1, "EVENT"},
+		{[]string{"--network", "none"}, cli.ExitDone, 1, "EVENT"},
+		{[]string{"--after", "8"}, cli.ExitDone, 2, "bridge web0"},
+		{[]string{"--after", "8", "--json"}, cli.ExitDone, 1, `"operation":"repair"`},
+		{[]string{"--state-dir", empty}, cli.ExitDone, 1, "EVENT"},
+		{[]string{"--state-dir", empty, "--json"}, cli.ExitDone, 0, ""},
+		{[]string{"--allocation", "../web"}, cli.ExitRefused, 0, "allocation ID"},
+		{[]string{"web-1"}, cli.ExitRefused, 0, "want no arguments"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := execute(t.Context(), append([]string{"events", "--state-dir", dir}, test.args...), &stdout, &stderr)
@@ -115,7 +116,7 @@ func TestEvents(t *testing.T) {
 // TestEventsJSON has the keys that docs/events.md describes.
 func TestEventsJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := execute(t.Context(), []string{"events", "--json", "--state-dir", recordEvents(t)}, &stdout, &stderr); code != exitDone {
+	if code := execute(t.Context(), []string{"events", "--json", "--state-dir", recordEvents(t)}, &stdout, &stderr); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
 	keys := map[string]bool{}

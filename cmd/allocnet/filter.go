@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -29,7 +30,7 @@ func (f *filter) register(flags *pflag.FlagSet) {
 
 func (f *filter) validate() error {
 	if f.phase != "" && !slices.Contains(phases, f.phase) {
-		return usage(fmt.Errorf("--phase %q: want %s", f.phase, strings.Join(phases, ", ")))
+		return cli.Usage(fmt.Errorf("--phase %q: want %s", f.phase, strings.Join(phases, ", ")))
 	}
 	return nil
 }

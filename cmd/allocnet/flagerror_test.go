@@ -6,6 +6,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // TestFlagError: what is wrong with a flag says what would be right.
@@ -24,12 +26,12 @@ func TestFlagError(t *testing.T) {
 		"agent --check-config --prepare":  `--check-config and --prepare: want one of them`,
 		"attach a --file b --networks \t": `--file and --networks: want one of them`,
 	} {
-		if code, _, errs := runs(t, strings.Split(args, " ")...); code != exitRefused || !strings.Contains(errs, want) {
+		if code, _, errs := runs(t, strings.Split(args, " ")...); code != cli.ExitRefused || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %s, want %s", args, code, errs, want)
 		}
 	}
 	t.Setenv("ALLOCNET_CALL_TIMEOUT", "10")
-	if code, _, errs := runs(t, "status"); code != exitRefused || !strings.Contains(errs, `ALLOCNET_CALL_TIMEOUT="10": want a duration, such as 90s or 5m`) {
+	if code, _, errs := runs(t, "status"); code != cli.ExitRefused || !strings.Contains(errs, `ALLOCNET_CALL_TIMEOUT="10": want a duration, such as 90s or 5m`) {
 		t.Errorf("of the environment: exit code %d, %s", code, errs)
 	}
 }

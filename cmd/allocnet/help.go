@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/internal/termtext"
 )
 
 // textColumns is the width of paragraphs on a terminal that is wider.
@@ -35,4 +37,12 @@ func fit(s string, columns int) string {
 		lines, paragraph = append(lines, line), nil
 	}
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+// wrap breaks a text into lines of a width: at spaces, and within words that are longer.
+func wrap(s string, width int) []string {
+	if lines := termtext.Fill(strings.Fields(s), " ", width); len(lines) > 0 {
+		return lines
+	}
+	return []string{""}
 }

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // TestFitHelp: what a terminal of 80 columns shows of each command's help has no longer lines, but those
@@ -37,7 +39,7 @@ func TestFitHelp(t *testing.T) {
 			check(child)
 		}
 	}
-	check(newRoot(&settings{}))
+	check(newRoot(&cli.Settings{}))
 	const text = "one two\nthree:\n  a  list\nfour\n\nfive"
 	if got := fit(text, 9); got != "one two\nthree:\n  a  list\nfour\n\nfive" {
 		t.Errorf("%q", got)

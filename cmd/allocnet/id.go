@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -21,7 +22,7 @@ const shortID = 8
 // resolveToRemove returns the ID of the allocation that a command removes. A prefix is
 // only one of Nomad's IDs: a script that detaches web-1 twice must not detach web-10.
 // An ID without a record is no error, because removing is repeatable.
-func (s *settings) resolveToRemove(stderr io.Writer, engine *hook.Engine, id string) (string, error) {
+func resolveToRemove(s *cli.Settings, stderr io.Writer, engine *hook.Engine, id string) (string, error) {
 	found, err := engine.Resolve(id)
 	candidates := []string{found}
 	var ambiguous *state.AmbiguousIDError
@@ -34,20 +35,20 @@ func (s *settings) resolveToRemove(stderr io.Writer, engine *hook.Engine, id str
 		return id, err
 	}
 	if len(id) < shortID || !slices.ContainsFunc(candidates, state.IsNomadID) {
-		s.note(stderr, fmt.Sprintf("%s is taken as a complete ID; there are %s", id, strings.Join(candidates, ", ")))
+		note(s, stderr, fmt.Sprintf("%s is taken as a complete ID; there are %s", id, strings.Join(candidates, ", ")))
 		return id, nil
 	}
 	if ambiguous != nil {
 		return "", err
 	}
-	s.note(stderr, fmt.Sprintf("%s is allocation %s", id, found))
+	note(s, stderr, fmt.Sprintf("%s is allocation %s", id, found))
 	return found, nil
 }
 
 // note tells a person at a terminal something that a program does not need.
-func (s *settings) note(stderr io.Writer, text string) {
-	if file, ok := stderr.(*os.File); ok && isTerminal(file) && !s.json {
-		printError(stderr, text)
+func note(s *cli.Settings, stderr io.Writer, text string) {
+	if file, ok := stderr.(*os.File); ok && cli.IsTerminal(file) && !s.JSON {
+		cli.PrintError(stderr, text)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -64,18 +65,18 @@ func TestPrefix(t *testing.T) {
 	dir := recordIn(t, map[string][]string{first: {"web"}, second: {"web"}, third: {"web"}, "web-1": {"web"}})
 	for prefix, want := range map[string]string{"7": third, "5c2e9a0e-7": first, "we": "web-1"} {
 		code, out, _ := runs(t, "status", prefix, "--state-dir", dir)
-		if code != exitDone || !strings.Contains(out, want) {
+		if code != cli.ExitDone || !strings.Contains(out, want) {
 			t.Errorf("%s: exit code %d\n%s", prefix, code, out)
 		}
 	}
 	code, _, errs := runs(t, "status", "5c2e", "--state-dir", dir)
-	if code != exitRefused || !strings.Contains(errs, first) || !strings.Contains(errs, second) {
+	if code != cli.ExitRefused || !strings.Contains(errs, first) || !strings.Contains(errs, second) {
 		t.Errorf("two candidates: exit code %d\n%s", code, errs)
 	}
-	if code, _, _ := runs(t, "check", "5c2e", "--state-dir", dir); code != exitRefused {
+	if code, _, _ := runs(t, "check", "5c2e", "--state-dir", dir); code != cli.ExitRefused {
 		t.Errorf("check: exit code %d", code)
 	}
-	if code, _, _ := runs(t, "status", "8", "--state-dir", dir); code != exitNotSetUp {
+	if code, _, _ := runs(t, "status", "8", "--state-dir", dir); code != cli.ExitNotSetUp {
 		t.Errorf("none: exit code %d", code)
 	}
 }
@@ -92,7 +93,7 @@ func TestPrefixToRemove(t *testing.T) {
 		first: first, "77777777": third, "7777777": "7777777", "web-10": "web-10", "web-1": "web-1",
 		"12345678": "12345678", "5c2e": "5c2e", "5c2e9a0e": "", "5c2e9a0e-8": second, "5c2e9a0e-9": "5c2e9a0e-9",
 	} {
-		got, err := (&settings{}).resolveToRemove(&bytes.Buffer{}, engine, id)
+		got, err := resolveToRemove(&cli.Settings{}, &bytes.Buffer{}, engine, id)
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("%s: %q, %v; want %q", id, got, err, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -76,7 +77,7 @@ func (l *liveList) read() ([]string, error) {
 
 // noteUnrecognised tells of IDs that name nothing on this host, as those of another one or a column of another table. With none
 // that does, it is an error where something would be removed.
-func (l *liveList) noteUnrecognised(cmd *cobra.Command, s *settings, engine *hook.Engine) error {
+func (l *liveList) noteUnrecognised(cmd *cobra.Command, s *cli.Settings, engine *hook.Engine) error {
 	if len(l.ids) == 0 {
 		return nil
 	}
@@ -84,7 +85,7 @@ func (l *liveList) noteUnrecognised(cmd *cobra.Command, s *settings, engine *hoo
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", l.Name(), l.text, err)
 	}
-	log, err := s.logger(cmd.ErrOrStderr())
+	log, err := s.Logger(cmd.ErrOrStderr())
 	if err == nil && len(unknown) > 0 {
 		log.Warn("IDs of --live are not known on this host", "ids", strings.Join(unknown, " "))
 	}

@@ -4,12 +4,12 @@
 // Command allocnet attaches network namespaces to CNI networks, shows their attachments, and
 // removes them again.
 //
-// A command is a file of its own, whose constructor root.go adds. Flags are read from the
-// environment without further code. Errors have a kind of package errdefs, from which exit.go
-// makes the exit code. A command that shows something returns a view (display.go), which has its
-// table, --json and --template; a table is printed by table.go. Package manual writes the man pages
-// from the help. A new command is also in the list of e2e/docs_test.go, which runs the examples of
-// its help, and in the table of README.md.
+// A command is a file of its own, whose constructor root.go adds; those on what hosts share are in
+// package cluster. Package cli has what commands share. Flags are read from the environment without
+// further code. Errors have a kind of package errdefs, from which cli/exit.go makes the exit code. A
+// command that shows something returns a cli.View, which has its table, --json and --template; a
+// table is a cli.Table. Package manual writes the man pages from the help. A new command is also in
+// the list of e2e/docs_test.go, which runs the examples of its help, and in the table of README.md.
 package main
 
 import (

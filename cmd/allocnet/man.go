@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cmd/allocnet/manual"
 )
 
@@ -22,7 +23,7 @@ func newMan() *cobra.Command {
 		Long: `Write the man pages into the directories man1, man5 and man8 of DIR. The pages have
 the date of SOURCE_DATE_EPOCH, if it is set.`,
 		Example: `  allocnet man /usr/local/share/man`,
-		Args:    wantArguments(1, 1, "one directory"),
+		Args:    cli.WantArguments(1, 1, "one directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			date, err := manDate()
 			if err != nil {
@@ -40,7 +41,7 @@ func manDate() (time.Time, error) {
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
-		return time.Time{}, usage(fmt.Errorf("SOURCE_DATE_EPOCH=%q: want seconds since 1970", epoch))
+		return time.Time{}, cli.Usage(fmt.Errorf("SOURCE_DATE_EPOCH=%q: want seconds since 1970", epoch))
 	}
 	return time.Unix(seconds, 0), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cmd/allocnet/manual"
 )
 
@@ -26,7 +27,7 @@ func TestMan(t *testing.T) {
 	requirePage(t, dir+"/man8/allocnet-ipam.8", ".TH ALLOCNET-IPAM 8 2023-11-14", `\fBblockSize\fR`, ".SH REQUESTS")
 	requirePage(t, dir+"/man8/allocnet-cni.8", ".TH ALLOCNET-CNI 8 2023-11-14", `\fBpassArgs\fR`, `\fBdefault\-route\fR`, ".SH TROUBLESHOOTING")
 	requirePage(t, dir+"/man1/allocnet-map.1", `\-\-watch[=duration]`, "(without a value: 2s)")
-	root := newRoot(&settings{})
+	root := newRoot(&cli.Settings{})
 	root.InitDefaultHelpCmd()
 	pages := 0
 	var require func(cmd *cobra.Command)

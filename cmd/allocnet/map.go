@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/cluster/ipam"
-	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/cmd/allocnet/cluster"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/hostmap"
@@ -43,11 +43,11 @@ var mapFormats = []string{"text", "svg", "dot", "json"}
 // mapFlags are the flags of map.
 type mapFlags struct {
 	filter
-	display
+	cli.Display
 	allocation, format string
 }
 
-func newMap(s *settings) *cobra.Command {
+func newMap(s *cli.Settings) *cobra.Command {
 	var f mapFlags
 	cmd := &cobra.Command{
 		Use:   "map",
@@ -57,28 +57,28 @@ func newMap(s *settings) *cobra.Command {
   allocnet map --network storage
   allocnet map --format svg > map.svg
   allocnet map --allocation web-1 --json`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
-	f.filter.register(cmd.Flags())
-	f.display.register(cmd, "IDs")
+	f.register(cmd.Flags())
+	f.Register(cmd, "IDs")
 	cmd.Flags().StringVar(&f.allocation, "allocation", "", "only this allocation; the first characters of its ID are enough (default: all)")
 	cmd.Flags().StringVar(&f.format, "format", mapFormats[0], "form of the map: "+strings.Join(mapFormats, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("allocation", s.completion(s.recordedIDs)) // fails only for a flag that does not exist
+	_ = cmd.RegisterFlagCompletionFunc("allocation", s.Completion(recordedIDs)) // fails only for a flag that does not exist
 	return cmd
 }
 
-func (f *mapFlags) run(cmd *cobra.Command, s *settings) error {
+func (f *mapFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
 	if !slices.Contains(mapFormats, f.format) {
-		return usage(fmt.Errorf("--format %q: want %s", f.format, strings.Join(mapFormats, ", ")))
+		return cli.Usage(fmt.Errorf("--format %q: want %s", f.format, strings.Join(mapFormats, ", ")))
 	}
-	if f.format != mapFormats[0] && (s.json && f.format != "json" || f.quiet || f.template != "") {
-		return usage(fmt.Errorf("--format %s and one of --json, --quiet and --template: want one of them", f.format))
+	if f.format != mapFormats[0] && (s.JSON && f.format != "json" || f.Quiet || f.Template != "") {
+		return cli.Usage(fmt.Errorf("--format %s and one of --json, --quiet and --template: want one of them", f.format))
 	}
-	engine, err := s.reader(cmd.ErrOrStderr())
+	engine, err := s.Reader(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -91,22 +91,13 @@ func (f *mapFlags) run(cmd *cobra.Command, s *settings) error {
 	if err != nil {
 		return err
 	}
-	h := hostmap.Host{Name: host, Engine: engine, Shared: sharedUsage, Select: f.selected, ShowsUnused: f.showsUnused,
-		Catalog: func() (*cniconf.Catalog, error) { return cniconf.Load(s.confDirs()...) },
+	h := hostmap.Host{Name: host, Engine: engine, Shared: cluster.PoolUsage, Select: f.selected, ShowsUnused: f.showsUnused,
+		Catalog: func() (*cniconf.Catalog, error) { return cniconf.Load(s.ConfDirs()...) },
 	}
-	return f.display.run(cmd, s.json || f.format == "json", func(ctx context.Context) (view, error) {
+	return f.Show(cmd, s.JSON || f.format == "json", func(ctx context.Context) (cli.View, error) {
 		m, err := hostmap.Read(ctx, h)
 		return f.view(m), err
 	})
-}
-
-// sharedUsage returns what this host has of a pool, which needs no store.
-func sharedUsage(ctx context.Context, c *ipam.Config) (pool.Usage, error) {
-	a, err := access(c)
-	if err != nil {
-		return pool.Usage{}, err
-	}
-	return a.pool.Usage(ctx)
 }
 
 // selected returns an allocation with the attachments that are selected; nil for one
@@ -123,28 +114,28 @@ func (f *mapFlags) showsUnused(network string) bool {
 	return network == f.network || f.filter == filter{} && f.allocation == ""
 }
 
-func (f *mapFlags) view(m *hostmap.Map) view {
-	v := view{json: m}
+func (f *mapFlags) view(m *hostmap.Map) cli.View {
+	v := cli.View{JSON: m}
 	for _, a := range m.Allocations {
-		v.names = append(v.names, a.ID)
+		v.Names = append(v.Names, a.ID)
 	}
-	v.table = func(w io.Writer, t terminal) error {
-		_, err := io.WriteString(w, f.draw(m, t, v.names))
+	v.Table = func(w io.Writer, t cli.Terminal) error {
+		_, err := io.WriteString(w, f.draw(m, t, v.Names))
 		return err
 	}
 	return v
 }
 
 // draw returns the map in the form that was asked for.
-func (f *mapFlags) draw(m *hostmap.Map, t terminal, ids []string) string {
+func (f *mapFlags) draw(m *hostmap.Map, t cli.Terminal, ids []string) string {
 	switch f.format {
 	case "svg":
 		return hostmap.SVG(m)
 	case "dot":
 		return hostmap.DOT(m)
 	}
-	o := hostmap.TextOptions{Columns: t.columns, Colours: t.colours, ASCII: !hasUTF8()}
-	if t.columns > 0 {
+	o := hostmap.TextOptions{Columns: t.Columns, Colours: t.Colours, ASCII: !hasUTF8()}
+	if t.Columns > 0 {
 		o.IDs = shortIDs(ids)
 	}
 	return hostmap.Text(m, o)

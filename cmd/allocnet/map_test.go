@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hostmap"
 	"github.com/allocnet/allocnet/state"
 )
@@ -54,7 +55,7 @@ func TestMapForms(t *testing.T) {
 		{"-t {{.host}}{{range.networks}},{{.name}}={{.attachments}}{{end}}", ",idle=0,web=2,storage=2", "net0"},
 	} {
 		code, out, errs := runs(t, append([]string{"map"}, strings.Fields(test.args)...)...)
-		if code != exitDone {
+		if code != cli.ExitDone {
 			t.Errorf("%s: exit code %d\n%s", test.args, code, errs)
 		}
 		for _, word := range strings.Split(test.has, ":") {
@@ -74,9 +75,9 @@ func TestMapForms(t *testing.T) {
 func TestMapExitCodes(t *testing.T) {
 	mapHost(t)
 	for args, want := range map[string]int{
-		"map --format png": exitRefused, "map --phase up": exitRefused, "map --format json --quiet": exitRefused, "map --format json --template x": exitRefused, "map --format svg --json": exitRefused,
-		"map --format json --json": exitDone, "map web-1": exitRefused, "map --allocation none": exitNotSetUp,
-		"map --allocation 5c2e9a0e": exitRefused, "map --conf-dir /none": exitDone, "map --allocation web-1": exitDone,
+		"map --format png": cli.ExitRefused, "map --phase up": cli.ExitRefused, "map --format json --quiet": cli.ExitRefused, "map --format json --template x": cli.ExitRefused, "map --format svg --json": cli.ExitRefused,
+		"map --format json --json": cli.ExitDone, "map web-1": cli.ExitRefused, "map --allocation none": cli.ExitNotSetUp,
+		"map --allocation 5c2e9a0e": cli.ExitRefused, "map --conf-dir /none": cli.ExitDone, "map --allocation web-1": cli.ExitDone,
 	} {
 		if code, out, errs := runs(t, strings.Fields(args)...); code != want {
 			t.Errorf("%s: exit code %d, want %d\n%s%s", args, code, want, out, errs)
@@ -97,7 +98,7 @@ func TestMapExitCodes(t *testing.T) {
 	lock.Unlock()
 	code, out, errs := runs(t, "map")
 	status, _, _ := runs(t, "status")
-	if code != status || code != exitFailed || !strings.Contains(out, first) || !strings.Contains(errs, "web-2") {
+	if code != status || code != cli.ExitFailed || !strings.Contains(out, first) || !strings.Contains(errs, "web-2") {
 		t.Errorf("with a record that cannot be read: exit code %d, and %d of status\n%s%s", code, status, out, errs)
 	}
 }
@@ -106,17 +107,17 @@ func TestMapExitCodes(t *testing.T) {
 func TestMapTerminal(t *testing.T) {
 	m := &hostmap.Map{Host: "a", Networks: []hostmap.Network{}, Allocations: []hostmap.Allocation{{ID: first}, {ID: second}}}
 	for _, test := range []struct {
-		on     terminal
+		on     cli.Terminal
 		locale string
 		want   string
 	}{
-		{terminal{}, "C.UTF-8", "\n" + first + "\n"},
-		{terminal{columns: 80}, "C.UTF-8", "\n" + first[:10] + "\n"},
-		{terminal{columns: 80, colours: true}, "C.UTF-8", "\n\x1b[1m" + first[:10] + "\x1b[0m\n"},
+		{cli.Terminal{}, "C.UTF-8", "\n" + first + "\n"},
+		{cli.Terminal{Columns: 80}, "C.UTF-8", "\n" + first[:10] + "\n"},
+		{cli.Terminal{Columns: 80, Colours: true}, "C.UTF-8", "\n\x1b[1m" + first[:10] + "\x1b[0m\n"},
 	} {
 		t.Setenv("LC_ALL", test.locale)
 		var out bytes.Buffer
-		if err := (&mapFlags{}).view(m).table(&out, test.on); err != nil || !strings.Contains(out.String(), test.want) {
+		if err := (&mapFlags{}).view(m).Table(&out, test.on); err != nil || !strings.Contains(out.String(), test.want) {
 			t.Errorf("%+v: %q, want %q, %v", test.on, out.String(), test.want, err)
 		}
 	}

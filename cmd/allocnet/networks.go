@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
@@ -53,16 +54,16 @@ const (
 	readyUnknown ready = "unknown"
 )
 
-func (r ready) cell() cell {
+func (r ready) cell() cli.Cell {
 	switch r {
 	case isReady:
-		return cell{[]string{"yes"}, green}
+		return cli.Coloured(cli.Green, "yes")
 	case notReady:
-		return cell{[]string{"no"}, red}
+		return cli.Coloured(cli.Red, "no")
 	case readyUnknown:
-		return cell{[]string{"unknown"}, yellow}
+		return cli.Coloured(cli.Yellow, "unknown")
 	}
-	return text("not reported")
+	return cli.Text("not reported")
 }
 
 // catalogJSON has the CNI configuration directories as --json prints them.
@@ -102,11 +103,11 @@ name to attach. A template of --template gets what --json prints, with the same 
 
 // networksFlags are the flags of networks.
 type networksFlags struct {
-	display
+	cli.Display
 	identity policy.Identity
 }
 
-func newNetworks(s *settings) *cobra.Command {
+func newNetworks(s *cli.Settings) *cobra.Command {
 	var f networksFlags
 	cmd := &cobra.Command{
 		Use:   "networks [NAME]",
@@ -116,29 +117,29 @@ func newNetworks(s *settings) *cobra.Command {
   allocnet networks web
   allocnet networks --namespace prod -q
   allocnet networks --conf-dir /etc/cni/net.d --json`,
-		Args:              wantArguments(0, 1, "one network or none"),
-		ValidArgsFunction: s.completeFirst(s.networkNames),
+		Args:              cli.WantArguments(0, 1, "one network or none"),
+		ValidArgsFunction: s.CompleteFirst(networkNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	f.register(cmd, "names")
+	f.Register(cmd, "names")
 	cmd.Flags().StringVar(&f.identity.Namespace, "namespace", "", "only networks that jobs of this Nomad namespace may attach (default: all)")
 	cmd.Flags().StringVar(&f.identity.Job, "job", "", "only networks that this Nomad job may attach (default: all)")
 	return cmd
 }
 
-func (f *networksFlags) run(cmd *cobra.Command, s *settings, args []string) error {
-	c, err := s.loggedConfig(cmd.ErrOrStderr())
+func (f *networksFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
+	c, err := s.LoggedConfig(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	return f.display.run(cmd, s.json, func(ctx context.Context) (view, error) {
-		catalog, err := cniconf.Load(s.confDirs()...)
+	return f.Show(cmd, s.JSON, func(ctx context.Context) (cli.View, error) {
+		catalog, err := cniconf.Load(s.ConfDirs()...)
 		if err != nil {
-			return view{}, err
+			return cli.View{}, err
 		}
 		host, err := policy.Load(policy.DefaultFile)
 		if err != nil {
-			return view{}, err
+			return cli.View{}, err
 		}
 		o := offer{catalog, host, func(n *cniconf.Network) error { return hook.Ready(ctx, c, n) }, c}
 		if len(args) == 1 {
@@ -148,12 +149,12 @@ func (f *networksFlags) run(cmd *cobra.Command, s *settings, args []string) erro
 	})
 }
 
-func printCatalog(w io.Writer, t terminal, all catalogJSON) error {
-	table := newTable("NETWORK", "CNI", "READY", "EXECUTOR", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
+func printCatalog(w io.Writer, t cli.Terminal, all catalogJSON) error {
+	table := cli.NewTable("NETWORK", "CNI", "READY", "EXECUTOR", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
 	remarks := []string{"policy of this host: " + all.Policy}
 	for _, n := range all.Networks {
-		table = append(table, []cell{
-			text(n.Name), text(n.CNIVersion), n.Ready.cell(), text(string(n.Executor)), text(strings.Join(n.Plugins, ",")), text(orDash(strings.Join(n.Capabilities, ","))), text(n.Policy), text(n.Path),
+		table = append(table, []cli.Cell{
+			cli.Text(n.Name), cli.Text(n.CNIVersion), n.Ready.cell(), cli.Text(string(n.Executor)), cli.Text(strings.Join(n.Plugins, ",")), cli.Text(cli.OrDash(strings.Join(n.Capabilities, ","))), cli.Text(n.Policy), cli.Text(n.Path),
 		})
 		if n.Problem != "" {
 			remarks = append(remarks, n.Problem)
@@ -171,28 +172,28 @@ func printCatalog(w io.Writer, t terminal, all catalogJSON) error {
 	for _, e := range all.Exposed {
 		remarks = append(remarks, "warning: "+e.Problem())
 	}
-	if err := table.print(w, t.colours); err != nil {
+	if err := table.Print(w, t.Colours); err != nil {
 		return err
 	}
-	return printLines(w, remarks...)
+	return cli.PrintLines(w, remarks...)
 }
 
-func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {
-	var table table
+func printNetwork(w io.Writer, t cli.Terminal, n networkDetailJSON) error {
+	var table cli.Table
 	for _, row := range []struct {
 		name  string
-		value cell
+		value cli.Cell
 	}{
-		{"Network", text(n.Name)}, {"File", text(n.Path)}, {"CNI version", text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", text(n.Problem)},
-		{"Executor", text(string(n.Executor))}, {"Why plugins", text(n.WhyPlugins)},
-		{"Plugins", text(strings.Join(n.Plugins, ","))}, {"Capabilities", text(orDash(strings.Join(n.Capabilities, ",")))},
-		{"Policy", text(n.Policy)}, {"Policy of this host", text(n.HostPolicy)}, {"Not used", coloured("", n.Shadowed...)}, {"Warning", text(n.Warning)}, {"Mistakes", coloured("", n.Warnings...)},
+		{"Network", cli.Text(n.Name)}, {"File", cli.Text(n.Path)}, {"CNI version", cli.Text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", cli.Text(n.Problem)},
+		{"Executor", cli.Text(string(n.Executor))}, {"Why plugins", cli.Text(n.WhyPlugins)},
+		{"Plugins", cli.Text(strings.Join(n.Plugins, ","))}, {"Capabilities", cli.Text(cli.OrDash(strings.Join(n.Capabilities, ",")))},
+		{"Policy", cli.Text(n.Policy)}, {"Policy of this host", cli.Text(n.HostPolicy)}, {"Not used", cli.Coloured("", n.Shadowed...)}, {"Warning", cli.Text(n.Warning)}, {"Mistakes", cli.Coloured("", n.Warnings...)},
 	} {
-		if strings.Join(row.value.lines, "") != "" {
-			table = append(table, []cell{text(row.name), row.value})
+		if strings.Join(row.value.Lines, "") != "" {
+			table = append(table, []cli.Cell{cli.Text(row.name), row.value})
 		}
 	}
-	if err := table.print(w, t.colours); err != nil {
+	if err := table.Print(w, t.Colours); err != nil {
 		return err
 	}
 	var configuration bytes.Buffer
@@ -201,7 +202,7 @@ func printNetwork(w io.Writer, t terminal, n networkDetailJSON) error {
 	}
 	text := "\n"
 	for line := range strings.Lines(configuration.String()) {
-		text += printable(line) + "\n"
+		text += cli.Printable(line) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err

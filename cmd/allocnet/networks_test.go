@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
@@ -52,7 +53,7 @@ func TestReady(t *testing.T) {
 		return fmt.Errorf("network %q: %w", n.Name, hook.ErrNoStatus)
 	})
 	failed := notReady
-	if requireRoot() != nil {
+	if cli.RequireRoot() != nil {
 		failed = readyUnknown
 	}
 	want := map[string]ready{"open": isReady, "prod": failed, "db": notReported, "few": notReported, "typo": notReady, "gone": notReady}
@@ -95,12 +96,12 @@ func TestPermittedNetworks(t *testing.T) {
 // TestOneNetwork is shown with its configuration.
 func TestOneNetwork(t *testing.T) {
 	o := offering(t, func(*cniconf.Network) error { return hook.ErrNoStatus })
-	v, err := o.viewOne(&settings{}, "prod")
+	v, err := o.viewOne(&cli.Settings{}, "prod")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := v.table(&out, terminal{}); err != nil {
+	if err := v.Table(&out, cli.Terminal{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"prod.conflist\n", "Ready                not reported\n", "namespaces prod\n", "unrestricted (/etc/allocnet/policy.json)", "\n      \"type\": \"dummy\"\n"} {
@@ -109,10 +110,10 @@ func TestOneNetwork(t *testing.T) {
 		}
 	}
 	var missing *cniconf.NotFoundError
-	if _, err := o.viewOne(&settings{}, "none"); !errors.As(err, &missing) {
+	if _, err := o.viewOne(&cli.Settings{}, "none"); !errors.As(err, &missing) {
 		t.Errorf("none: %v", err)
 	}
-	if _, err := o.viewOne(&settings{}, "gone"); exitCode(err) != exitFailed {
+	if _, err := o.viewOne(&cli.Settings{}, "gone"); cli.ExitCode(err) != cli.ExitFailed {
 		t.Errorf("a missing plugin: %v", err)
 	}
 }

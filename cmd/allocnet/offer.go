@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
@@ -23,15 +24,7 @@ type offer struct {
 	engine hook.Config
 }
 
-// unhealthy fails a command that has shown why.
-func unhealthy(healthy bool) error {
-	if healthy {
-		return nil
-	}
-	return &exitError{code: exitFailed}
-}
-
-func (o offer) viewAll(s *settings, identity policy.Identity) (view, error) {
+func (o offer) viewAll(s *cli.Settings, identity policy.Identity) (cli.View, error) {
 	all, names := catalogJSON{Networks: []networkJSON{}}, []string(nil)
 	healthy := len(o.catalog.Broken) == 0
 	for n, err := range o.engine.Usable(o.catalog).All() {
@@ -52,15 +45,15 @@ func (o offer) viewAll(s *settings, identity policy.Identity) (view, error) {
 	all.Policy = o.hostPolicy()
 	var err error
 	if all.Exposed, err = findExposed(s, o.catalog); err != nil {
-		return view{}, err
+		return cli.View{}, err
 	}
-	return view{all, names, func(w io.Writer, t terminal) error { return printCatalog(w, t, all) }}, unhealthy(healthy)
+	return cli.View{JSON: all, Names: names, Table: func(w io.Writer, t cli.Terminal) error { return printCatalog(w, t, all) }}, cli.Unhealthy(healthy)
 }
 
-func (o offer) viewOne(s *settings, name string) (view, error) {
+func (o offer) viewOne(s *cli.Settings, name string) (cli.View, error) {
 	n, err := o.catalog.Lookup(name)
 	if err != nil {
-		return view{}, err
+		return cli.View{}, err
 	}
 	one := networkDetailJSON{networkJSON: o.describe(n, o.engine.Usable(o.catalog).Check(n)), HostPolicy: o.hostPolicy(), Configuration: n.List.Bytes}
 	for _, other := range o.catalog.Shadowed {
@@ -70,14 +63,14 @@ func (o offer) viewOne(s *settings, name string) (view, error) {
 	}
 	exposed, err := findExposed(s, o.catalog)
 	if err != nil {
-		return view{}, err
+		return cli.View{}, err
 	}
 	for _, e := range exposed {
 		if e.Network == name {
 			one.Warning = e.Problem()
 		}
 	}
-	return view{one, []string{name}, func(w io.Writer, t terminal) error { return printNetwork(w, t, one) }}, unhealthy(one.Problem == "")
+	return cli.View{JSON: one, Names: []string{name}, Table: func(w io.Writer, t cli.Terminal) error { return printNetwork(w, t, one) }}, cli.Unhealthy(one.Problem == "")
 }
 
 func (o offer) hostPolicy() string { return fmt.Sprintf("%s (%s)", o.host.Describe(), o.host.File) }
@@ -118,7 +111,7 @@ func (o offer) describe(n *cniconf.Network, err error) networkJSON {
 	if err == nil {
 		network.Ready, err = readiness(o.ready(n))
 	}
-	network.Problem, network.Warnings = errorText(err), o.engine.Warnings(n)
+	network.Problem, network.Warnings = cli.ErrorText(err), o.engine.Warnings(n)
 	return network
 }
 
@@ -128,7 +121,7 @@ func readiness(err error) (ready, error) {
 		return isReady, nil
 	case errors.Is(err, hook.ErrNoStatus):
 		return notReported, nil
-	case requireRoot() != nil:
+	case cli.RequireRoot() != nil:
 		return readyUnknown, fmt.Errorf("%w (without root)", err)
 	}
 	return notReady, err

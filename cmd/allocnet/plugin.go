@@ -10,10 +10,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/nomad/driver"
 )
 
-func newPlugin(s *settings) *cobra.Command {
+func newPlugin(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "plugin",
 		Short: "Serve Nomad's client as a task driver",
@@ -32,14 +33,14 @@ configuration:
 The block config can also have plugin_dirs, state_dir and policy_file. The defaults
 are those of the flags with these names.`,
 		Example: `  NOMAD_PLUGIN_MAGIC_COOKIE= allocnet plugin || echo 'Nomad starts it'`,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if !driver.Wanted() {
-				return usage(errors.New("this is a plugin: Nomad's client starts it, from its plugin_dir (see: allocnet plugin --help)"))
+				return cli.Usage(errors.New("this is a plugin: Nomad's client starts it, from its plugin_dir (see: allocnet plugin --help)"))
 			}
 			// The agent filters what it is given by its own level.
 			log := hclog.New(&hclog.LoggerOptions{Name: driver.Name, Level: hclog.Debug, Output: os.Stderr, JSONFormat: true})
-			c, err := s.config(log)
+			c, err := s.Config(log)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -20,7 +21,7 @@ type driftJSON struct {
 	Error string `json:"error,omitempty"`
 }
 
-func newRepair(s *settings) *cobra.Command {
+func newRepair(s *cli.Settings) *cobra.Command {
 	var dryRun, reattach bool
 	cmd := &cobra.Command{
 		Use:   "repair [ID...]",
@@ -43,7 +44,7 @@ characters of an ID are enough if no other ID begins with them.`,
   allocnet repair web-1
   allocnet repair --reattach web-1`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: s.completeAll(s.recordedIDs),
+		ValidArgsFunction: s.CompleteAll(recordedIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return repair(cmd, s, args, repairMode(dryRun, reattach))
 		},
@@ -64,8 +65,8 @@ func repairMode(dryRun, reattach bool) hook.RepairMode {
 	return hook.RepairRules
 }
 
-func repair(cmd *cobra.Command, s *settings, ids []string, mode hook.RepairMode) error {
-	engine, err := s.engine(cmd.ErrOrStderr())
+func repair(cmd *cobra.Command, s *cli.Settings, ids []string, mode hook.RepairMode) error {
+	engine, err := s.Engine(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -74,16 +75,16 @@ func repair(cmd *cobra.Command, s *settings, ids []string, mode hook.RepairMode)
 			return err
 		}
 	}
-	ids = distinct(ids) // the same one twice would find itself locked
+	ids = cli.Distinct(ids) // the same one twice would find itself locked
 	var drifts []hook.Drift
-	s.meanwhile(cmd.ErrOrStderr(), "comparing the allocations with the host", func() {
+	s.Meanwhile(cmd.ErrOrStderr(), "comparing the allocations with the host", func() {
 		drifts, err = engine.RepairAttachments(cmd.Context(), hook.RepairRequest{IDs: ids, Mode: mode})
 	})
 	list := make([]driftJSON, len(drifts))
 	for i, d := range drifts {
-		list[i] = driftJSON{d, errorText(d.Err)}
+		list[i] = driftJSON{d, cli.ErrorText(d.Err)}
 	}
-	return errors.Join(err, s.output(cmd.OutOrStdout(), list, func(w io.Writer, t terminal) error { return printDrifts(w, t, drifts) }), openDrifts(drifts))
+	return errors.Join(err, s.Output(cmd.OutOrStdout(), list, func(w io.Writer, t cli.Terminal) error { return printDrifts(w, t, drifts) }), openDrifts(drifts))
 }
 
 // openDrifts is an error if something is missing, or may be.
@@ -111,25 +112,25 @@ func lackingText(count int) string {
 	return fmt.Sprintf("%d attachments lack what was made for them", count)
 }
 
-func printDrifts(w io.Writer, t terminal, drifts []hook.Drift) error {
+func printDrifts(w io.Writer, t cli.Terminal, drifts []hook.Drift) error {
 	if len(drifts) == 0 {
 		_, err := fmt.Fprintln(w, "Nothing is missing.")
 		return err
 	}
-	name, table := func(id string) string { return id }, newTable("ALLOCATION", "INTERFACE", "NETWORK", "OUTCOME")
-	if t.columns > 0 {
+	name, table := func(id string) string { return id }, cli.NewTable("ALLOCATION", "INTERFACE", "NETWORK", "OUTCOME")
+	if t.Columns > 0 {
 		short := shortIDs(allocationsOf(drifts))
 		name = func(id string) string { return cmp.Or(short[id], id) }
 	}
 	for _, d := range drifts {
-		table = append(table, []cell{text(name(d.Allocation)), text(d.Interface), text(d.Network), repairCell(d)})
+		table = append(table, []cli.Cell{cli.Text(name(d.Allocation)), cli.Text(d.Interface), cli.Text(d.Network), repairCell(d)})
 	}
-	room := t.columns - table.width() - len(gap)
-	table[0] = append(table[0], text("MISSING"))
+	room := t.Columns - table.Width() - len(cli.Gap)
+	table[0] = append(table[0], cli.Text("MISSING"))
 	for i, d := range drifts {
 		table[i+1] = append(table[i+1], missingCell(append(d.Missing, d.Unrepairable...), room))
 	}
-	return table.print(w, t.colours)
+	return table.Print(w, t.Colours)
 }
 
 func allocationsOf(drifts []hook.Drift) []string {
@@ -137,41 +138,41 @@ func allocationsOf(drifts []hook.Drift) []string {
 	for i, d := range drifts {
 		ids[i] = d.Allocation
 	}
-	return distinct(ids)
+	return cli.Distinct(ids)
 }
 
 // leastRoom is a width to which texts are not broken: the table is too wide for the terminal anyway.
 const leastRoom = 16
 
 // missingCell has a line for each text, broken if there is a terminal with room for that.
-func missingCell(missing []string, room int) cell {
+func missingCell(missing []string, room int) cli.Cell {
 	if room < leastRoom {
-		return coloured("", missing...)
+		return cli.Coloured("", missing...)
 	}
 	var lines []string
 	for _, text := range missing {
-		for i, line := range wrap(text, room-len(gap)) {
+		for i, line := range wrap(text, room-len(cli.Gap)) {
 			if i > 0 {
-				line = gap + line
+				line = cli.Gap + line
 			}
 			lines = append(lines, line)
 		}
 	}
-	return coloured("", lines...)
+	return cli.Coloured("", lines...)
 }
 
-func repairCell(d hook.Drift) cell {
+func repairCell(d hook.Drift) cli.Cell {
 	switch {
 	case d.Skipped != "":
-		return coloured(yellow, "skipped: "+d.Skipped)
+		return cli.Coloured(cli.Yellow, "skipped: "+d.Skipped)
 	case d.Repaired && d.Reattached:
-		return coloured(green, "attached again")
+		return cli.Coloured(cli.Green, "attached again")
 	case d.Repaired:
-		return coloured(green, "repaired")
+		return cli.Coloured(cli.Green, "repaired")
 	case d.Err != nil:
-		return coloured(red, "failed")
+		return cli.Coloured(cli.Red, "failed")
 	case len(d.Unrepairable) > 0:
-		return coloured(red, "to be attached again")
+		return cli.Coloured(cli.Red, "to be attached again")
 	}
-	return coloured(yellow, "missing")
+	return cli.Coloured(cli.Yellow, "missing")
 }

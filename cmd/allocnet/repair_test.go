@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -18,13 +19,13 @@ func TestPrintDrifts(t *testing.T) {
 		{Allocation: "web-1", Interface: "net1", Network: "storage", Repaired: true, Missing: []string{"bridge storage0"}},
 	}
 	var piped, shown strings.Builder
-	if err := printDrifts(&piped, terminal{}, drifts); err != nil {
+	if err := printDrifts(&piped, cli.Terminal{}, drifts); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(piped.String(), first+" ") || !strings.Contains(piped.String(), drifts[0].Missing[1]+"\n") {
 		t.Errorf("a pipe gets\n%s", &piped)
 	}
-	if err := printDrifts(&shown, terminal{columns: 80}, drifts); err != nil {
+	if err := printDrifts(&shown, cli.Terminal{Columns: 80}, drifts); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(shown.String()) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
@@ -44,7 +45,7 @@ func (f *requestFlags) request(id string) (hook.Request, error) {
 	case 1:
 		r.Primary = &primary[0]
 	default:
-		return r, usage(fmt.Errorf("--primary %q: want one network; further ones belong to --networks", f.primary))
+		return r, cli.Usage(fmt.Errorf("--primary %q: want one network; further ones belong to --networks", f.primary))
 	}
 	if r.Networks, err = selection.Parse(f.networks); err != nil {
 		return r, fmt.Errorf("--networks: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/detached"
 )
@@ -18,14 +19,14 @@ import (
 const retryCommand = "retry-pending"
 
 // newRetry is the command that retryLater starts.
-func newRetry(s *settings) *cobra.Command {
+func newRetry(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:    retryCommand,
 		Short:  "Retry the failed teardowns that are due",
 		Hidden: true,
-		Args:   noArguments,
+		Args:   cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			engine, err := s.engine(cmd.ErrOrStderr())
+			engine, err := s.Engine(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -38,12 +39,12 @@ func newRetry(s *settings) *cobra.Command {
 
 // retryLater starts a process that retries failed teardowns, so that the caller does
 // not wait for them.
-func (s *settings) retryLater(engine *hook.Engine, stderr io.Writer) {
+func retryLater(s *cli.Settings, engine *hook.Engine, stderr io.Writer) {
 	if !engine.RetryDue() {
 		return
 	}
-	err := detached.Start(nil, retryCommand, "--state-dir", s.stateDir, "--conf-dir", s.confDir, "--plugin-dir", s.pluginDir, "--executor", s.executor, "--call-timeout", s.callTimeout.String())
+	err := detached.Start(nil, retryCommand, "--state-dir", s.StateDir, "--conf-dir", s.ConfDir, "--plugin-dir", s.PluginDir, "--executor", s.Executor, "--call-timeout", s.CallTimeout.String())
 	if err != nil {
-		printError(stderr, fmt.Sprintf("pending teardowns are not retried now: %v", err))
+		cli.PrintError(stderr, fmt.Sprintf("pending teardowns are not retried now: %v", err))
 	}
 }

@@ -18,12 +18,31 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 )
 
-func newRun(s *settings) *cobra.Command {
+// Exit codes of run, as env(1), nice(1) and container engines have them.
+const (
+	exitRunFailed      = 125
+	exitNotExecutable  = 126
+	exitCommandMissing = 127
+	exitSignalled      = 128 // plus the number of the signal
+)
+
+// runFailure is the error of a command that executes another, before it has started:
+// a refused request keeps its exit code, other errors have one that commands seldom
+// have.
+func runFailure(err error) error {
+	if cli.ExitCode(err) == cli.ExitRefused {
+		return err
+	}
+	return &cli.ExitError{Code: exitRunFailed, Err: err}
+}
+
+func newRun(s *cli.Settings) *cobra.Command {
 	var flags requestFlags
 	var id string
 	cmd := &cobra.Command{
@@ -46,13 +65,13 @@ The exit code is the command's, 128+N if signal N killed it, 127 if it is not fo
 			if err != nil {
 				return err
 			}
-			shown := s.waiting(cmd.ErrOrStderr(), request)
-			engine, err := s.engine(shown, shown)
+			shown := waiting(cmd.ErrOrStderr(), request)
+			engine, err := s.Engine(shown, shown)
 			if err != nil {
 				return runFailure(err)
 			}
-			defer s.retryLater(engine, cmd.ErrOrStderr())
-			return s.runIn(cmd, engine, shown, request, args)
+			defer retryLater(s, engine, cmd.ErrOrStderr())
+			return runIn(s, cmd, engine, shown, request, args)
 		},
 	}
 	flags.register(cmd.Flags())
@@ -64,20 +83,20 @@ The exit code is the command's, 128+N if signal N killed it, 127 if it is not fo
 // wantCommand is the argument check of the commands that execute another.
 func wantCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usage(fmt.Errorf("no command: want one after --, as in: allocnet %s --primary web -- ip addr", cmd.Name()))
+		return cli.Usage(fmt.Errorf("no command: want one after --, as in: allocnet %s --primary web -- ip addr", cmd.Name()))
 	}
 	return nil
 }
 
 // runIn sets an allocation up, runs the command in it, and tears it down,
 // whatever the command did.
-func (s *settings) runIn(cmd *cobra.Command, engine *hook.Engine, shown *progress, r hook.Request, args []string) error {
+func runIn(s *cli.Settings, cmd *cobra.Command, engine *hook.Engine, shown *cli.Progress, r hook.Request, args []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
 
 	r.Fresh = true // the allocation of another command is not removed at the end of this one
-	allocation, err := s.reported(shown, func() (*hook.Allocation, error) {
+	allocation, err := s.Reported(shown, func() (*hook.Allocation, error) {
 		return setupUnlessSignalled(cmd.Context(), engine, r, signals)
 	})
 	if err != nil {
@@ -86,10 +105,10 @@ func (s *settings) runIn(cmd *cobra.Command, engine *hook.Engine, shown *progres
 	outcome := runCommand(allocation, args, cmd.OutOrStdout(), cmd.ErrOrStderr(), signals)
 	if err := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID); err != nil {
 		err = fmt.Errorf("the command has ended, but: %w", err)
-		if exit, ok := errors.AsType[*exitError](outcome); ok {
-			return &exitError{exit.code, err}
+		if exit, ok := errors.AsType[*cli.ExitError](outcome); ok {
+			return &cli.ExitError{Code: exit.Code, Err: err}
 		}
-		return &exitError{exitRunFailed, err}
+		return &cli.ExitError{Code: exitRunFailed, Err: err}
 	}
 	return outcome
 }
@@ -130,7 +149,7 @@ func runCommand(a *hook.Allocation, args []string, stdout, stderr io.Writer, sig
 		select {
 		case s := <-signals:
 			// A terminal sends SIGINT to the command as well.
-			if s != unix.SIGINT || !isTerminal(os.Stdin) {
+			if s != unix.SIGINT || !cli.IsTerminal(os.Stdin) {
 				_ = command.Process.Signal(s) // it may have ended already
 			}
 		case err := <-ended:
@@ -143,12 +162,12 @@ func runCommand(a *hook.Allocation, args []string, stdout, stderr io.Writer, sig
 func start(command *exec.Cmd, a *hook.Allocation, stderr io.Writer) error {
 	ns, err := netns.Open(a.Netns)
 	if err != nil {
-		return &exitError{exitRunFailed, err}
+		return &cli.ExitError{Code: exitRunFailed, Err: err}
 	}
 	defer ns.Close()           //nolint:errcheck // only entered
 	err = ns.Do(func() error { // a child is in the namespaces of the thread that makes it
 		if err := resolvconf.MountOver(a.ResolvConf); err != nil {
-			printError(stderr, fmt.Sprintf("the command has the resolv.conf of the host: %v", err)) // as ip netns exec does
+			cli.PrintError(stderr, fmt.Sprintf("the command has the resolv.conf of the host: %v", err)) // as ip netns exec does
 		}
 		return command.Start()
 	})
@@ -160,9 +179,9 @@ func start(command *exec.Cmd, a *hook.Allocation, stderr io.Writer) error {
 
 func startFailure(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &exitError{exitCommandMissing, fmt.Errorf("command %q is not found", name)}
+		return &cli.ExitError{Code: exitCommandMissing, Err: fmt.Errorf("command %q is not found", name)}
 	}
-	return &exitError{exitNotExecutable, fmt.Errorf("command %q cannot be executed: %w", name, err)}
+	return &cli.ExitError{Code: exitNotExecutable, Err: fmt.Errorf("command %q cannot be executed: %w", name, err)}
 }
 
 func commandOutcome(err error) error {
@@ -171,14 +190,14 @@ func commandOutcome(err error) error {
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return &exitError{exitRunFailed, err}
+		return &cli.ExitError{Code: exitRunFailed, Err: err}
 	}
 	status, ok := exit.Sys().(interface {
 		Signaled() bool
 		Signal() unix.Signal
 	})
 	if ok && status.Signaled() {
-		return &exitError{code: exitSignalled + int(status.Signal())}
+		return &cli.ExitError{Code: exitSignalled + int(status.Signal())}
 	}
-	return &exitError{code: exit.ExitCode()}
+	return &cli.ExitError{Code: exit.ExitCode()}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // TestMissingStateDir: a state directory that is named and missing is refused by commands for what
@@ -20,8 +22,8 @@ func TestMissingStateDir(t *testing.T) {
 		"cluster status", "cluster leave --yes", "ipam show", "networks",
 	} {
 		code, _, errs := runs(t, slices.Concat(strings.Fields(command), []string{"--state-dir", missing})...)
-		if want := `--state-dir "` + missing + `": no such directory: want`; code != exitRefused || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit code %d, want %d: %s", command, code, exitRefused, errs)
+		if want := `--state-dir "` + missing + `": no such directory: want`; code != cli.ExitRefused || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, want %d: %s", command, code, cli.ExitRefused, errs)
 		}
 		if _, err := os.Lstat(missing); err == nil {
 			t.Fatalf("%s makes %s", command, missing)
@@ -31,11 +33,11 @@ func TestMissingStateDir(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := runs(t, "status", "--state-dir", file); code != exitRefused || !strings.Contains(errs, `--state-dir "`+file+`": no such directory`) {
+	if code, _, errs := runs(t, "status", "--state-dir", file); code != cli.ExitRefused || !strings.Contains(errs, `--state-dir "`+file+`": no such directory`) {
 		t.Errorf("a file: exit code %d: %s", code, errs)
 	}
 	t.Setenv("ALLOCNET_STATE_DIR", missing)
-	if code, _, errs := runs(t, "status"); code != exitDone {
+	if code, _, errs := runs(t, "status"); code != cli.ExitDone {
 		t.Errorf("of the environment: exit code %d: %s", code, errs)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -33,11 +34,11 @@ object if an ID is given.`
 // statusFlags are the flags of status.
 type statusFlags struct {
 	filter
-	display
+	cli.Display
 	full bool
 }
 
-func newStatus(s *settings) *cobra.Command {
+func newStatus(s *cli.Settings) *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:     "status [ID]",
@@ -49,25 +50,25 @@ func newStatus(s *settings) *cobra.Command {
   allocnet status web-1 --json
   allocnet status --network storage --phase attached -q
   allocnet status -t '{{range .}}{{.id}}{{range .attachments}} {{.interface}}{{end}}{{"\n"}}{{end}}'`,
-		Args:              wantArguments(0, 1, "one ID or none"),
-		ValidArgsFunction: s.completeFirst(s.recordedIDs),
+		Args:              cli.WantArguments(0, 1, "one ID or none"),
+		ValidArgsFunction: s.CompleteFirst(recordedIDs),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	f.filter.register(cmd.Flags())
-	f.display.register(cmd, "IDs")
+	f.register(cmd.Flags())
+	f.Register(cmd, "IDs")
 	cmd.Flags().BoolVar(&f.full, "full", false, "show complete IDs and all columns on a terminal, too")
 	return cmd
 }
 
-func (f *statusFlags) run(cmd *cobra.Command, s *settings, args []string) error {
+func (f *statusFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	engine, err := s.reader(cmd.ErrOrStderr())
+	engine, err := s.Reader(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	return f.display.run(cmd, s.json, func(ctx context.Context) (view, error) {
+	return f.Show(cmd, s.JSON, func(ctx context.Context) (cli.View, error) {
 		if len(args) == 0 {
 			return f.viewAll(ctx, engine)
 		}
@@ -75,26 +76,26 @@ func (f *statusFlags) run(cmd *cobra.Command, s *settings, args []string) error 
 	})
 }
 
-func (f *statusFlags) viewOne(ctx context.Context, engine *hook.Engine, prefix string) (view, error) {
+func (f *statusFlags) viewOne(ctx context.Context, engine *hook.Engine, prefix string) (cli.View, error) {
 	id, err := engine.Resolve(prefix)
 	if err != nil {
-		return view{}, err
+		return cli.View{}, err
 	}
 	a, err := engine.Status(ctx, id)
 	if err != nil {
-		return view{}, err
+		return cli.View{}, err
 	}
 	if a = f.selected(engine.Current(a)); a == nil {
-		return view{}, usage(fmt.Errorf("allocation %s has no attachment that the filters select", id))
+		return cli.View{}, cli.Usage(fmt.Errorf("allocation %s has no attachment that the filters select", id))
 	}
 	v := f.view([]*hook.Allocation{a}, []string{id})
-	v.json = allocationJSON{a, a.NetworkStatus()}
+	v.JSON = allocationJSON{a, a.NetworkStatus()}
 	return v, nil
 }
 
 // viewAll returns the readable records, and the errors of the others: an unknown record
 // may be one that the filter selects.
-func (f *statusFlags) viewAll(ctx context.Context, engine *hook.Engine) (view, error) {
+func (f *statusFlags) viewAll(ctx context.Context, engine *hook.Engine) (cli.View, error) {
 	var selected []*hook.Allocation
 	var ids []string
 	var errs []error
@@ -112,16 +113,16 @@ func (f *statusFlags) viewAll(ctx context.Context, engine *hook.Engine) (view, e
 }
 
 // view shows allocations. Shortened IDs differ from those of all allocations.
-func (f *statusFlags) view(selected []*hook.Allocation, all []string) view {
+func (f *statusFlags) view(selected []*hook.Allocation, all []string) cli.View {
 	list := make([]allocationJSON, len(selected))
-	v := view{json: list}
+	v := cli.View{JSON: list}
 	for i, a := range selected {
 		list[i] = allocationJSON{a, a.NetworkStatus()}
-		v.names = append(v.names, a.ID)
+		v.Names = append(v.Names, a.ID)
 	}
-	v.table = func(w io.Writer, t terminal) error {
+	v.Table = func(w io.Writer, t cli.Terminal) error {
 		if f.full {
-			t.columns = 0
+			t.Columns = 0
 		}
 		return printAllocations(w, t, selected, shortIDs(all))
 	}

@@ -5,20 +5,15 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
@@ -49,7 +44,7 @@ func attached() []*hook.Allocation {
 	}
 }
 
-func printed(t *testing.T, on terminal) string {
+func printed(t *testing.T, on cli.Terminal) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := printAllocations(&out, on, attached(), shortIDs([]string{first, third})); err != nil {
@@ -75,7 +70,7 @@ func TestStatusDNS(t *testing.T) {
 				a.DNSSelection, a.DNS = "merge", test.dns
 			}
 			var out bytes.Buffer
-			if err := printAllocations(&out, terminal{}, allocations, nil); err != nil {
+			if err := printAllocations(&out, cli.Terminal{}, allocations, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := out.String(); !strings.Contains(got, test.want) || strings.Contains(got, "DNS") != (test.want != "") {
@@ -88,7 +83,7 @@ func TestStatusDNS(t *testing.T) {
 // TestStatusFits: the lines of a terminal of 80 columns do not wrap, and what a pipe
 // gets has everything.
 func TestStatusFits(t *testing.T) {
-	narrow := printed(t, terminal{columns: 80})
+	narrow := printed(t, cli.Terminal{Columns: 80})
 	for line := range strings.Lines(narrow) {
 		if len(strings.TrimSuffix(line, "\n")) > 80 {
 			t.Errorf("%d columns: %s", len(line)-1, line)
@@ -99,11 +94,11 @@ func TestStatusFits(t *testing.T) {
 			t.Errorf("the terminal does not show %q:\n%s", word, narrow)
 		}
 	}
-	wide := printed(t, terminal{columns: 300})
+	wide := printed(t, cli.Terminal{Columns: 300})
 	if !strings.Contains(wide, "02:00:00:00:00:01") || strings.Contains(wide, third) {
 		t.Errorf("a wide terminal has all columns and short IDs:\n%s", wide)
 	}
-	pipe := printed(t, terminal{})
+	pipe := printed(t, cli.Terminal{})
 	if !strings.Contains(pipe, third+"  eth0       web      192.168.100.101/24,fd00:db8:1:2::101/64  02:00:00:00:00:01  192.168.1.10:28080->8080/tcp,192.168.1.10:28080->8080/udp  attached  0s\n") {
 		t.Errorf("a pipe:\n%s", pipe)
 	}
@@ -111,10 +106,10 @@ func TestStatusFits(t *testing.T) {
 
 // TestColours are only a terminal's.
 func TestColours(t *testing.T) {
-	if out := printed(t, terminal{columns: 80, colours: true}); !strings.Contains(out, "\x1b[31mpending\x1b[0m") || !strings.Contains(out, "\x1b[32mattached\x1b[0m") {
+	if out := printed(t, cli.Terminal{Columns: 80, Colours: true}); !strings.Contains(out, "\x1b[31mpending\x1b[0m") || !strings.Contains(out, "\x1b[32mattached\x1b[0m") {
 		t.Errorf("a terminal: %q", out)
 	}
-	for _, on := range []terminal{{}, {columns: 80}} {
+	for _, on := range []cli.Terminal{{}, {Columns: 80}} {
 		if out := printed(t, on); strings.Contains(out, "\x1b") {
 			t.Errorf("%+v: %q", on, out)
 		}
@@ -175,77 +170,19 @@ func TestStatusForms(t *testing.T) {
 		{[]string{"web-2", "-t", "{{.id}}:{{range .attachments}}{{range .ports}}{{.hostPort}}{{end}}{{end}}"}, "web-2:8080\n"},
 	} {
 		code, out, errs := runs(t, append([]string{"status", "--state-dir", dir}, test.args...)...)
-		if code != exitDone || out != test.want {
+		if code != cli.ExitDone || out != test.want {
 			t.Errorf("%q: exit code %d, %q, want %q\n%s", test.args, code, out, test.want, errs)
 		}
 	}
 	code, out, _ := runs(t, "status", "--state-dir", dir, "--json", "--network", "storage")
 	var list []allocationJSON
-	if err := json.Unmarshal([]byte(out), &list); code != exitDone || err != nil || len(list) != 1 || len(list[0].Attachments) != 1 {
+	if err := json.Unmarshal([]byte(out), &list); code != cli.ExitDone || err != nil || len(list) != 1 || len(list[0].Attachments) != 1 {
 		t.Errorf("exit code %d, %v\n%s", code, err, out)
 	}
 	for _, refused := range [][]string{{"--phase", "up"}, {"-t", "{{"}, {"-t", "x", "-q"}, {"--watch=-1s"}} {
-		if code, _, errs := runs(t, append([]string{"status", "--state-dir", dir}, refused...)...); code != exitRefused {
+		if code, _, errs := runs(t, append([]string{"status", "--state-dir", dir}, refused...)...); code != cli.ExitRefused {
 			t.Errorf("%q: exit code %d\n%s", refused, code, errs)
 		}
-	}
-}
-
-// TestWatch: output is written when it has changed, until an error is more than an exit
-// code.
-func TestWatch(t *testing.T) {
-	gone := errors.New("gone")
-	steps := []struct {
-		text string
-		err  error
-	}{{"a\n", nil}, {"a\n", &exitError{code: 1}}, {"b\n", nil}, {"", gone}}
-	for _, test := range []struct {
-		on   terminal
-		want string
-	}{{terminal{}, "a\nb\n"}, {terminal{columns: 80}, clear + "a\n" + clear + "b\n" + clear}} {
-		tick := make(chan time.Time, len(steps))
-		for range steps {
-			tick <- time.Time{}
-		}
-		var out bytes.Buffer
-		i := 0
-		err := watch(t.Context(), &out, test.on, tick, func(w io.Writer) error {
-			i++
-			_, _ = fmt.Fprint(w, steps[i-1].text)
-			return steps[i-1].err
-		})
-		if !errors.Is(err, gone) || out.String() != test.want {
-			t.Errorf("%+v: %q, %v", test.on, out.String(), err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := watch(ctx, io.Discard, terminal{}, nil, func(io.Writer) error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: %v", err)
-	}
-}
-
-// TestTerminal: a terminal tells its width, and NO_COLOR turns colours off.
-func TestTerminal(t *testing.T) {
-	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pty.Close()
-	t.Setenv("TERM", "xterm")
-	t.Setenv("NO_COLOR", "")
-	if got, want := terminalOf(pty), (terminal{defaultColumns, true}); got != want {
-		t.Errorf("without a size: %+v, want %+v", got, want)
-	}
-	if err := unix.IoctlSetWinsize(int(pty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 132}); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("NO_COLOR", "1")
-	if got, want := terminalOf(pty), (terminal{132, false}); got != want {
-		t.Errorf("with NO_COLOR: %+v, want %+v", got, want)
-	}
-	if got := terminalOf(&bytes.Buffer{}); got != (terminal{}) {
-		t.Errorf("no terminal: %+v", got)
 	}
 }
 
@@ -256,12 +193,12 @@ func TestOutputIsEscaped(t *testing.T) {
 	a[0].Attachments[1].Error, a[0].Attachments[0].Network = hostile, hostile
 	a[0].DNS.Servers, a[0].Attachments[0].Ports[0].Protocol = []string{hostile}, hostile
 	for name, show := range map[string]func(w io.Writer) error{
-		"status":       func(w io.Writer) error { return printAllocations(w, terminal{}, a, nil) },
-		"status in 20": func(w io.Writer) error { return printAllocations(w, terminal{columns: 20}, a, nil) },
-		"error":        func(w io.Writer) error { printError(w, hostile); return nil },
+		"status":       func(w io.Writer) error { return printAllocations(w, cli.Terminal{}, a, nil) },
+		"status in 20": func(w io.Writer) error { return printAllocations(w, cli.Terminal{Columns: 20}, a, nil) },
+		"error":        func(w io.Writer) error { cli.PrintError(w, hostile); return nil },
 		"gc":           func(w io.Writer) error { printTornDown(w, &hook.Collected{TornDown: []string{hostile}}); return nil },
 		"cleanup":      func(w io.Writer) error { return printObjects(w, "REMOVED", []cleanup.Decision{{Reason: hostile}}) },
-		"check":        func(w io.Writer) error { return printChecked(w, terminal{}, []hook.Checked{{Skipped: hostile}}) },
+		"check":        func(w io.Writer) error { return printChecked(w, cli.Terminal{}, []hook.Checked{{Skipped: hostile}}) },
 		"doctor, findings": func(w io.Writer) error {
 			return printReport(w, &doctor.Report{Findings: []doctor.Finding{{Fix: hostile}}})
 		},
@@ -269,7 +206,7 @@ func TestOutputIsEscaped(t *testing.T) {
 			return printReport(w, &doctor.Report{Pools: []doctor.Pool{{Network: hostile}}})
 		},
 		"networks": func(w io.Writer) error {
-			return printNetwork(w, terminal{}, networkDetailJSON{Shadowed: []string{hostile}, Configuration: json.RawMessage(`{"name": "` + "\u202e" + `"}`)})
+			return printNetwork(w, cli.Terminal{}, networkDetailJSON{Shadowed: []string{hostile}, Configuration: json.RawMessage(`{"name": "` + "\u202e" + `"}`)})
 		},
 	} {
 		var out bytes.Buffer
@@ -279,13 +216,5 @@ func TestOutputIsEscaped(t *testing.T) {
 		if text := out.String(); strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, `\x1b[2J\u202e`) {
 			t.Errorf("%s: %q", name, text)
 		}
-	}
-}
-
-// TestJoinedErrors: a teardown that failed has the errors of DEL and of the forced cleanup.
-func TestJoinedErrors(t *testing.T) {
-	var got strings.Builder
-	if err := printLines(&got, errors.Join(errors.New("DEL failed"), errors.New("forced cleanup failed")).Error()); err != nil || got.String() != "DEL failed; forced cleanup failed\n" {
-		t.Errorf("%q", got.String())
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/unit"
 )
@@ -31,7 +32,7 @@ With --wait, the exit code is the command's, or 128+N if signal N killed it. It 
 if allocnet failed, systemd did not accept the unit, or systemd-run lost its connection
 while the command runs, and 2 if the request was refused.`
 
-func newSystemdRun(s *settings) *cobra.Command {
+func newSystemdRun(s *cli.Settings) *cobra.Command {
 	var flags requestFlags
 	var u transientUnit
 	cmd := &cobra.Command{
@@ -46,8 +47,8 @@ func newSystemdRun(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			shown := s.waiting(cmd.ErrOrStderr(), request)
-			engine, err := s.engine(shown, shown)
+			shown := waiting(cmd.ErrOrStderr(), request)
+			engine, err := s.Engine(shown, shown)
 			if err != nil {
 				return runFailure(err)
 			}
@@ -71,31 +72,31 @@ type transientUnit struct {
 
 // run attaches, then starts the unit. If systemd does not accept the unit, run detaches
 // the networks.
-func (u transientUnit) run(cmd *cobra.Command, s *settings, engine *hook.Engine, shown *progress, r hook.Request, args []string) error {
+func (u transientUnit) run(cmd *cobra.Command, s *cli.Settings, engine *hook.Engine, shown *cli.Progress, r hook.Request, args []string) error {
 	r.Fresh = true // a unit of this name has them otherwise
 	var err error
 	if r.Owner, err = unit.Owner(u.name); err != nil {
 		return runFailure(err)
 	}
-	allocation, err := s.reported(shown, func() (*hook.Allocation, error) { return engine.Setup(cmd.Context(), r) })
+	allocation, err := s.Reported(shown, func() (*hook.Allocation, error) { return engine.Setup(cmd.Context(), r) })
 	if err != nil {
 		return runFailure(err)
 	}
-	s.retryLater(engine, cmd.ErrOrStderr())
+	retryLater(s, engine, cmd.ErrOrStderr())
 	err = u.start(cmd, s, allocation, args)
-	var exit *exitError
+	var exit *cli.ExitError
 	if err == nil || errors.As(err, &exit) {
 		return err
 	}
 	undo := engine.Teardown(context.WithoutCancel(cmd.Context()), r.ID)
-	return &exitError{exitRunFailed, errors.Join(err, undo)}
+	return &cli.ExitError{Code: exitRunFailed, Err: errors.Join(err, undo)}
 }
 
 // start has systemd run the command. It returns nil when the unit was started, or
 // with --wait when it has run to its end well, and an *exitError when it has ended
 // otherwise or may go on: its ExecStopPost takes the networks down. Any other error
 // is that there is no such unit.
-func (u transientUnit) start(cmd *cobra.Command, s *settings, a *hook.Allocation, args []string) error {
+func (u transientUnit) start(cmd *cobra.Command, s *cli.Settings, a *hook.Allocation, args []string) error {
 	outcome, err := unit.NewOutcome(unit.OutcomeDir)
 	if err != nil {
 		return err
@@ -110,10 +111,10 @@ func (u transientUnit) start(cmd *cobra.Command, s *settings, a *hook.Allocation
 		return nil
 	}
 	if code, ended := outcome.ExitCode(); ended {
-		if code == exitDone {
+		if code == cli.ExitDone {
 			return nil
 		}
-		return &exitError{code: code}
+		return &cli.ExitError{Code: code}
 	}
 	return u.withoutOutcome(cmd.Context(), a.Netns, err)
 }
@@ -132,9 +133,9 @@ func (u transientUnit) withoutOutcome(ctx context.Context, netns string, err err
 	runs, unknown := unit.RunsIn(context.WithoutCancel(ctx), u.name, netns)
 	switch {
 	case unknown != nil:
-		return &exitError{exitRunFailed, fmt.Errorf("%w; it is unknown whether unit %s runs, its networks are kept until allocnet detach: %w", err, u.name, unknown)}
+		return &cli.ExitError{Code: exitRunFailed, Err: fmt.Errorf("%w; it is unknown whether unit %s runs, its networks are kept until allocnet detach: %w", err, u.name, unknown)}
 	case runs:
-		return &exitError{exitRunFailed, fmt.Errorf("%w: unit %s goes on, its networks are kept", err, u.name)}
+		return &cli.ExitError{Code: exitRunFailed, Err: fmt.Errorf("%w: unit %s goes on, its networks are kept", err, u.name)}
 	}
 	return err
 }
@@ -149,12 +150,12 @@ func (u transientUnit) systemdRun(cmd *cobra.Command, words []string) error {
 }
 
 // words are the arguments of systemd-run before the command.
-func (u transientUnit) words(s *settings, a *hook.Allocation, outcome unit.Outcome) ([]string, error) {
+func (u transientUnit) words(s *cli.Settings, a *hook.Allocation, outcome unit.Outcome) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	state, err := filepath.Abs(s.stateDir)
+	state, err := filepath.Abs(s.StateDir)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/ui"
 )
 
@@ -38,11 +39,11 @@ const agentPatience = 10 * time.Second
 
 // uiFlags are the flags of ui.
 type uiFlags struct {
-	agentSocket
+	cli.AgentSocket
 	port int
 }
 
-func newUI(s *settings) *cobra.Command {
+func newUI(s *cli.Settings) *cobra.Command {
 	var f uiFlags
 	cmd := &cobra.Command{
 		Use:   "ui",
@@ -50,10 +51,10 @@ func newUI(s *settings) *cobra.Command {
 		Long:  uiLong,
 		Example: `  allocnet ui
   allocnet ui --port 8321`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
-	f.register(cmd)
+	f.Register(cmd)
 	cmd.Flags().IntVar(&f.port, "port", 0, "port on 127.0.0.1 (default: a free one)")
 	return cmd
 }
@@ -63,13 +64,13 @@ type pageJSON struct {
 	URL string `json:"url"`
 }
 
-func (f *uiFlags) run(cmd *cobra.Command, s *settings) error {
+func (f *uiFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 	if f.port < 0 || f.port > math.MaxUint16 {
-		return usage(fmt.Errorf("--port %d: want 1 to %d, or 0 for a free one", f.port, math.MaxUint16))
+		return cli.Usage(fmt.Errorf("--port %d: want 1 to %d, or 0 for a free one", f.port, math.MaxUint16))
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	agent := f.client()
+	agent := f.Client()
 	patient, done := context.WithTimeout(ctx, agentPatience)
 	defer done()
 	if err := agent.Healthy(patient); err != nil {
@@ -87,7 +88,7 @@ func (f *uiFlags) run(cmd *cobra.Command, s *settings) error {
 		return err
 	}
 	page := ui.New(ui.Config{Agent: agent, Host: host, Listener: listener})
-	if err := f.offer(cmd.OutOrStdout(), page, s.json); err != nil {
+	if err := f.offer(cmd.OutOrStdout(), page, s.JSON); err != nil {
 		return err
 	}
 	return page.Serve(ctx)
@@ -97,8 +98,8 @@ func (f *uiFlags) run(cmd *cobra.Command, s *settings) error {
 func (f *uiFlags) offer(out io.Writer, page *ui.Server, asJSON bool) error {
 	switch {
 	case asJSON:
-		return printJSON(out, pageJSON{page.URL()})
-	case terminalOf(out).columns == 0 || !isTerminal(os.Stdin):
+		return cli.PrintJSON(out, pageJSON{page.URL()})
+	case cli.TerminalOf(out).Columns == 0 || !cli.IsTerminal(os.Stdin):
 		_, err := fmt.Fprintln(out, page.URL())
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	cni "github.com/containernetworking/cni/pkg/version"
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/internal/version"
 	"github.com/allocnet/allocnet/state"
 )
@@ -39,7 +40,7 @@ func (v versionJSON) String() string {
 		v.Version, cmp.Or(v.Commit, "unknown"), v.Go, strings.Join(v.CNIVersions, ", "), v.StateFormat)
 }
 
-func newVersion(s *settings) *cobra.Command {
+func newVersion(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit, the CNI versions and the state format",
@@ -47,9 +48,9 @@ func newVersion(s *settings) *cobra.Command {
 have, and the version of the format of the records. A program refuses records of a later
 version.`,
 		Example: `  allocnet version --json`,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.output(cmd.OutOrStdout(), ownVersion(), func(w io.Writer, _ terminal) error {
+			return s.Output(cmd.OutOrStdout(), ownVersion(), func(w io.Writer, _ cli.Terminal) error {
 				_, err := io.WriteString(w, ownVersion().String())
 				return err
 			})

@@ -15,7 +15,7 @@ var (
 	// selected matches the short form of a selection, and the network of a group.
 	selected = regexp.MustCompile(`(?:--(?:primary|networks?) |networks"? *[=:] *"|mode += "cni/)([a-z][a-z0-9]*(?:@[a-z0-9]+)?(?:,[a-z][a-z0-9]*(?:@[a-z0-9]+)?)*)`)
 	defined  = regexp.MustCompile(`(?m)^  "name": "([^"]+)"`)
-	examples = regexp.MustCompile(`^(README\.md|docs/[^/]*\.md|dist/jobs/.*\.hcl|cmd/allocnet/[a-z]+\.go)$`)
+	examples = regexp.MustCompile(`^(README\.md|docs/[^/]*\.md|dist/jobs/.*\.hcl|cmd/allocnet/([a-z]+/)?[a-z]+\.go)$`)
 )
 
 // made matches the networks that a document has its reader make.

@@ -3,7 +3,7 @@
 
 // Package errdefs classifies errors by the few kinds that callers handle differently: the command
 // line with its exit code, the agent with the HTTP status, the CNI plugin with the error code.
-// Each of them has a table: cmd/allocnet/exit.go, agent/api/error.go.
+// Each of them has a table: cmd/allocnet/cli/exit.go, agent/api/error.go.
 //
 // An error has a type if a caller decides by it, and a method Kind; New and As are for errors
 // without a type of their own. An error without a kind is Failed. The kind of the outermost error

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cli
 
 import (
 	"errors"
@@ -31,7 +31,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		err = valueError("--"+value.GetFlag().Name+" "+fmt.Sprintf("%q", value.GetValue()), value)
 	}
-	return usage(fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath()))
+	return Usage(fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath()))
 }
 
 // valueError says of a value, after what gave it, what would be right.
@@ -69,5 +69,5 @@ func requireOne(cmd *cobra.Command) error {
 	if set := allSet.FindStringSubmatch(err.Error()); set != nil {
 		err = fmt.Errorf("--%s: want one of them", strings.Join(strings.Fields(set[1]), " and --"))
 	}
-	return usage(err)
+	return Usage(err)
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cli
 
 import (
 	"fmt"
@@ -44,5 +44,5 @@ func (s plainSink) Accept(_ string, level hclog.Level, message string, args ...a
 	if level == hclog.Warn {
 		message = "warning: " + message
 	}
-	printError(s.stderr, message+failed)
+	PrintError(s.stderr, message+failed)
 }

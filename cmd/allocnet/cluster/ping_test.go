@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/internal/echo"
 )
 
@@ -28,7 +29,7 @@ func pinged(t *testing.T, asJSON bool, args ...string) (text string, sent []stri
 	p.Nodes = append(p.Nodes, api.ClusterNode{Name: "c4", Address: "10.0.0.4", Routes: []api.ClusterRoute{{Block: "10.91.2.0/26", State: "refused"}}},
 		api.ClusterNode{Name: "c5", Address: p.Address, Routes: []api.ClusterRoute{{Block: "10.91.3.0/26", State: "replaced"}}})
 	var mu sync.Mutex
-	command := &ping{agentSocket: agentSocket{answering(t, api.Cluster{Pools: []api.ClusterPool{p}})}, count: 2}
+	command := &ping{AgentSocket: cli.AgentSocket{Path: answering(t, api.Cluster{Pools: []api.ClusterPool{p}})}, count: 2}
 	command.send = func(_ context.Context, r echo.Request) (time.Duration, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -42,15 +43,15 @@ func pinged(t *testing.T, asJSON bool, args ...string) (text string, sent []stri
 	var out bytes.Buffer
 	cmd.SetContext(t.Context())
 	cmd.SetOut(&out)
-	err = command.run(cmd, &settings{json: asJSON}, args)
+	err = command.run(cmd, &cli.Settings{JSON: asJSON}, args)
 	slices.Sort(sent)
 	return out.String(), slices.Compact(sent), err
 }
 
 // TestClusterPing: requests go the way of the packets, and a host without a reply fails the command.
 func TestClusterPing(t *testing.T) {
-	if requireRoot() != nil {
-		if _, _, err := pinged(t, false); err == nil || exitCode(err) != exitRefused {
+	if cli.RequireRoot() != nil {
+		if _, _, err := pinged(t, false); err == nil || cli.ExitCode(err) != cli.ExitRefused {
 			t.Errorf("without root: %v", err)
 		}
 		return
@@ -59,7 +60,7 @@ func TestClusterPing(t *testing.T) {
 	if want := `10.0.0.2 through "" from invalid IP, 10.0.1.3 through "vx-web" from 10.0.0.1`; strings.Join(sent, ", ") != want {
 		t.Errorf("sent %s, want %s", sent, want)
 	}
-	if err == nil || exitCode(err) != exitFailed {
+	if err == nil || cli.ExitCode(err) != cli.ExitFailed {
 		t.Errorf("a host without a reply: %v", err)
 	}
 	for _, line := range []string{
@@ -83,10 +84,10 @@ func TestClusterPing(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	if _, _, err := pinged(t, false, "c9"); err == nil || !strings.Contains(err.Error(), `no node "c9" has blocks`) || exitCode(err) != exitRefused {
+	if _, _, err := pinged(t, false, "c9"); err == nil || !strings.Contains(err.Error(), `no node "c9" has blocks`) || cli.ExitCode(err) != cli.ExitRefused {
 		t.Errorf("an unknown node: %v", err)
 	}
-	if code, _, errs := runs(t, "cluster", "ping", "--count", "0"); code != exitRefused || !strings.Contains(errs, "--count 0: want 1 or more") {
+	if code, _, errs := runs(t, "cluster", "ping", "--count", "0"); code != cli.ExitRefused || !strings.Contains(errs, "--count 0: want 1 or more") {
 		t.Errorf("--count 0: exit code %d, %s", code, errs)
 	}
 	socket := answering(t, api.Cluster{Pools: []api.ClusterPool{spanned()}})

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
@@ -21,12 +21,14 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
 	"github.com/allocnet/allocnet/cluster/pools"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 )
 
-func newIPAM(s *settings) *cobra.Command {
-	return withCommands(&cobra.Command{
+// NewIPAM returns the command ipam.
+func NewIPAM(s *cli.Settings) *cobra.Command {
+	return cli.WithCommands(&cobra.Command{
 		Use:   "ipam",
 		Short: "Show and change the address pools of allocnet-ipam",
 		Long: `Show and change the pools of allocnet-ipam that the networks of the CNI configuration
@@ -77,10 +79,10 @@ func (a poolAccess) source() doctor.PoolSource {
 	return s
 }
 
-// pools returns the pools of the networks that args name: all without one, with the error of
+// configsOf returns the pools of the networks that args name: all without one, with the error of
 // each that cannot be used. It is an error if it is named.
-func (s *settings) pools(args []string) (found []*ipam.Config, broken map[string]error, err error) {
-	catalog, err := cniconf.Load(s.confDirs()...)
+func configsOf(s *cli.Settings, args []string) (found []*ipam.Config, broken map[string]error, err error) {
+	catalog, err := cniconf.Load(s.ConfDirs()...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,14 +91,14 @@ func (s *settings) pools(args []string) (found []*ipam.Config, broken map[string
 		if len(found)+len(broken) > 0 {
 			return found, broken, nil
 		}
-		return nil, nil, usage(fmt.Errorf("no network in %s uses allocnet-ipam", s.confDir))
+		return nil, nil, cli.Usage(fmt.Errorf("no network in %s uses allocnet-ipam", s.ConfDir))
 	}
 	if err := broken[args[0]]; err != nil {
 		return nil, nil, err
 	}
 	i := slices.IndexFunc(found, func(c *ipam.Config) bool { return c.Pool == args[0] })
 	if i < 0 {
-		return nil, nil, usage(fmt.Errorf("no network in %s uses a pool %q of allocnet-ipam; there are %s", s.confDir, args[0], cmp.Or(strings.Join(poolsOf(found), ", "), "none")))
+		return nil, nil, cli.Usage(fmt.Errorf("no network in %s uses a pool %q of allocnet-ipam; there are %s", s.ConfDir, args[0], cmp.Or(strings.Join(poolsOf(found), ", "), "none")))
 	}
 	return found[i : i+1], nil, nil
 }
@@ -120,10 +122,28 @@ func poolsOf(found []*ipam.Config) []string {
 }
 
 // poolNames completes the name of a pool.
-func (s *settings) poolNames(*cobra.Command, []string, string) []string {
-	found, _, _ := s.pools(nil) // what is broken completes nothing
+func poolNames(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
+	found, _, _ := configsOf(s, nil) // what is broken completes nothing
 	return poolsOf(found)
 }
 
 // atMostOnePool is the argument check of commands for one pool or all.
-var atMostOnePool = wantArguments(0, 1, "one pool, or none for all")
+var atMostOnePool = cli.WantArguments(0, 1, "one pool, or none for all")
+
+// PoolUsage returns what this host has of a pool, which needs no store.
+func PoolUsage(ctx context.Context, c *ipam.Config) (pool.Usage, error) {
+	a, err := access(c)
+	if err != nil {
+		return pool.Usage{}, err
+	}
+	return a.pool.Usage(ctx)
+}
+
+// PoolSource connects to a pool as the plugin does.
+func PoolSource(c *ipam.Config) (doctor.PoolSource, error) {
+	a, err := access(c)
+	if err != nil {
+		return doctor.PoolSource{}, err
+	}
+	return a.source(), nil
+}

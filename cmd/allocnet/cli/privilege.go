@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cli
 
 import (
 	"errors"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// requireRoot is an error for a user who cannot change networks: a plugin's own error
+// RequireRoot is an error for a user who cannot change networks: a plugin's own error
 // would come late, and not name the cause.
-func requireRoot() error {
+func RequireRoot() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
@@ -22,5 +22,5 @@ func requireRoot() error {
 	if err := unix.Capget(&header, &held[0]); err == nil && held[0].Effective&needed == needed {
 		return nil
 	}
-	return usage(errors.New("this command changes the networks of the host: run as root"))
+	return Usage(errors.New("this command changes the networks of the host: run as root"))
 }

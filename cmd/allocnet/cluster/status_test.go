@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // answering starts an agent that has an answer to GET /v1/cluster.
@@ -60,18 +61,18 @@ c2    10.0.0.2  10.91.0.64/26   10.0.0.2  eth0    routed  installed  0.123ms  1m
                 10.91.0.128/26
 c3    10.0.1.3  10.91.1.0/26    10.0.1.3  vx-web  vxlan   installed  -        1m ago
 `
-	if code != exitDone || out != want {
+	if code != cli.ExitDone || out != want {
 		t.Errorf("exit code %d, %s\n%s\nwant\n%s", code, errs, out, want)
 	}
-	if code, out, _ := runs(t, "cluster", "status", "--socket", socket, "-q"); code != exitDone || out != "c2\nc3\n" {
+	if code, out, _ := runs(t, "cluster", "status", "--socket", socket, "-q"); code != cli.ExitDone || out != "c2\nc3\n" {
 		t.Errorf("-q: exit code %d, %q", code, out)
 	}
 	code, out, _ = runs(t, "cluster", "status", "--socket", socket, "--json")
 	var got api.Cluster
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitDone || len(got.Pools) != 1 || got.Pools[0].Nodes[0].Routes[1].Block != "10.91.0.128/26" {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != cli.ExitDone || len(got.Pools) != 1 || got.Pools[0].Nodes[0].Routes[1].Block != "10.91.0.128/26" {
 		t.Errorf("--json: exit code %d, %v\n%s", code, err, out)
 	}
-	if code, out, _ := runs(t, "cluster", "status", "--socket", answering(t, api.Cluster{})); code != exitDone || out != "no network of this host spans hosts\n" {
+	if code, out, _ := runs(t, "cluster", "status", "--socket", answering(t, api.Cluster{})); code != cli.ExitDone || out != "no network of this host spans hosts\n" {
 		t.Errorf("without pools: exit code %d, %q", code, out)
 	}
 }
@@ -82,7 +83,7 @@ func TestClusterStatusReplaced(t *testing.T) {
 	p.Nodes[1] = api.ClusterNode{ID: "n3", Name: "c3", Address: p.Address, Routes: []api.ClusterRoute{{Block: "10.91.1.0/26", State: "replaced", Reason: "the address is this host's"}}}
 	code, out, _ := runs(t, "cluster", "status", "--socket", answering(t, api.Cluster{Pools: []api.ClusterPool{p}}))
 	for _, want := range []string{"c3    10.0.0.1  10.91.1.0/26    -         -       -       replaced   -        -\n", "10.91.1.0/26 of node c3 is replaced: the address is this host's\n"} {
-		if code != exitDone || !strings.Contains(out, want) {
+		if code != cli.ExitDone || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}
 	}
@@ -103,12 +104,12 @@ func TestClusterStatusFails(t *testing.T) {
 		p := spanned()
 		test.change(&p)
 		code, out, _ := runs(t, "cluster", "status", "--socket", answering(t, api.Cluster{Pools: []api.ClusterPool{p}}))
-		if code != exitFailed || !strings.Contains(out, test.want) {
+		if code != cli.ExitFailed || !strings.Contains(out, test.want) {
 			t.Errorf("%s: exit code %d, no %q in\n%s", name, code, test.want, out)
 		}
 	}
 	code, _, errs := runs(t, "cluster", "status", "--socket", t.TempDir()+"/none.sock")
-	if code != exitFailed || !strings.Contains(errs, "none.sock: the agent does not answer: dial unix") || !strings.Contains(errs, "start it") {
+	if code != cli.ExitFailed || !strings.Contains(errs, "none.sock: the agent does not answer: dial unix") || !strings.Contains(errs, "start it") {
 		t.Errorf("without an agent: exit code %d, %s", code, errs)
 	}
 }

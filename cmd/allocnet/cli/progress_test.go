@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cli
 
 import (
 	"bytes"
@@ -13,38 +13,15 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/selection"
 )
-
-// TestReported: what takes longer than two seconds says what it waits for, once.
-func TestReported(t *testing.T) {
-	r := hook.Request{ID: "web-1", Primary: &selection.Element{Name: "web"}, Networks: []selection.Element{{Name: "storage"}}}
-	failed := errors.New("failed")
-	for takes, want := range map[time.Duration]string{
-		1900 * time.Millisecond: "",
-		10 * time.Second:        "allocnet: web-1: waiting for the plugins of web, storage\n",
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var stderr bytes.Buffer
-			s := &settings{}
-			_, err := s.reported(s.waiting(&stderr, r), func() (*hook.Allocation, error) {
-				time.Sleep(takes)
-				return nil, failed
-			})
-			if got := stderr.String(); got != want || !errors.Is(err, failed) {
-				t.Errorf("%s: printed %q, error %v, want %q and the error", takes, got, err, want)
-			}
-		})
-	}
-}
 
 // TestBootProgress: on a terminal, the first command that attaches after a reboot says what it removes.
 func TestBootProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stderr bytes.Buffer
-		p := (&settings{}).waiting(&stderr, hook.Request{ID: "web-1", Primary: &selection.Element{Name: "web"}})
+		p := NewProgress(&stderr, "web-1: waiting for the plugins of web")
 		p.columns = 100
-		_, err := (&settings{}).reported(p, func() (*hook.Allocation, error) {
+		_, err := (&Settings{}).Reported(p, func() (*hook.Allocation, error) {
 			for range 250 {
 				p.Observe(hook.Observation{Op: hook.OpCleanup, Reason: hook.ReasonBoot})
 			}
@@ -62,7 +39,7 @@ func TestBootProgress(t *testing.T) {
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stderr bytes.Buffer
-		p := &progress{w: &stderr, columns: 40, doing: "gc"}
+		p := &Progress{w: &stderr, columns: 40, doing: "gc"}
 		end := p.begin()
 		want := func(text string) {
 			t.Helper()
@@ -83,7 +60,7 @@ func TestProgress(t *testing.T) {
 		want(eraseLine + "allocnet: gc: 5 removed, 2s")
 		_, _ = fmt.Fprintln(p, "a warning")
 		want(eraseLine + "a warning\n")
-		p.step("cleaned up after 1000 of 3000 allocations", false)
+		p.Step("cleaned up after 1000 of 3000 allocations", false)
 		time.Sleep(progressInterval)
 		want(eraseLine + "allocnet: gc: cleaned up after 1000 of…")
 		end()
@@ -98,9 +75,9 @@ func TestProgress(t *testing.T) {
 func TestNoProgress(t *testing.T) {
 	for asJSON, want := range map[bool]string{false: "allocnet: 1 of 2\nallocnet: 2 of 2\n", true: ""} {
 		var stderr strings.Builder
-		p, end := (&settings{json: asJSON}).progress(&stderr, "gc")
-		p.step("1 of 2", asJSON)
-		p.step("2 of 2", asJSON)
+		p, end := (&Settings{JSON: asJSON}).Progress(&stderr, "gc")
+		p.Step("1 of 2", asJSON)
+		p.Step("2 of 2", asJSON)
 		end()
 		if stderr.String() != want {
 			t.Errorf("with JSON %v: %q, want %q", asJSON, stderr.String(), want)

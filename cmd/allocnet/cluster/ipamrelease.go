@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"bufio"
@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // release are the flags of ipam release.
@@ -34,7 +35,7 @@ type releasedJSON struct {
 	Addresses []netip.Addr `json:"addresses"`
 }
 
-func newIPAMRelease(s *settings) *cobra.Command {
+func newIPAMRelease(s *cli.Settings) *cobra.Command {
 	var r release
 	cmd := &cobra.Command{
 		Use:   "release --node NODE [POOL]",
@@ -51,7 +52,7 @@ node, it does not ask Nomad.
 --json prints a list of what was released, and needs --yes.`,
 		Example:           `  allocnet ipam release --node 6ee5b9c4-9c1a-4cf0-9f50-0a0ad44dbb37 --yes`,
 		Args:              atMostOnePool,
-		ValidArgsFunction: s.completeFirst(s.poolNames),
+		ValidArgsFunction: s.CompleteFirst(poolNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd, s, args) },
 	}
 	flags := cmd.Flags()
@@ -61,14 +62,14 @@ node, it does not ask Nomad.
 	return cmd
 }
 
-func (r *release) run(cmd *cobra.Command, s *settings, args []string) error {
+func (r *release) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
 	if r.node == "" {
-		return usage(errors.New("--node is required: the ID or the name of a Nomad node"))
+		return cli.Usage(errors.New("--node is required: the ID or the name of a Nomad node"))
 	}
-	if r.json = s.json; r.json && !r.yes {
+	if r.json = s.JSON; r.json && !r.yes {
 		return errJSONAsks
 	}
-	configs, broken, err := s.pools(args)
+	configs, broken, err := configsOf(s, args)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ type possession struct {
 }
 
 func (p possession) String() string {
-	return fmt.Sprintf("pool %s: %s", p.config.Pool, orDash(strings.Join(append(texts(p.blocks), texts(p.addresses)...), " ")))
+	return fmt.Sprintf("pool %s: %s", p.config.Pool, cli.OrDash(strings.Join(append(cli.Texts(p.blocks), cli.Texts(p.addresses)...), " ")))
 }
 
 func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
@@ -107,10 +108,10 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 		out = io.Discard
 	}
 	if len(found) == 0 {
-		_, _ = fmt.Fprintf(out, "node %s has nothing\n", printable(r.node)) // nothing is to be reported
+		_, _ = fmt.Fprintf(out, "node %s has nothing\n", cli.Printable(r.node)) // nothing is to be reported
 	}
 	for _, p := range found {
-		_, _ = fmt.Fprintf(out, "node %s has of %s\n", printable(node), p) // the last write reports
+		_, _ = fmt.Fprintf(out, "node %s has of %s\n", cli.Printable(node), p) // the last write reports
 	}
 	for _, p := range found {
 		if err := r.allowed(cmd.Context(), node, p); err != nil {
@@ -124,7 +125,7 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 	}
 	released, err := r.each(cmd.Context(), out, node, found)
 	if r.json {
-		err = errors.Join(err, printJSON(cmd.OutOrStdout(), released))
+		err = errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), released))
 	}
 	return err
 }
@@ -166,8 +167,8 @@ func (r *release) find(ctx context.Context, opened []poolAccess) (id string, fou
 			found = append(found, p)
 		}
 	}
-	if ids = distinct(ids); len(ids) > 1 {
-		return "", nil, usage(fmt.Errorf("--node %q: is the name of the nodes %s: want an ID", r.node, strings.Join(ids, ", ")))
+	if ids = cli.Distinct(ids); len(ids) > 1 {
+		return "", nil, cli.Usage(fmt.Errorf("--node %q: is the name of the nodes %s: want an ID", r.node, strings.Join(ids, ", ")))
 	}
 	return cmp.Or(strings.Join(ids, ""), r.node), found, nil
 }
@@ -179,27 +180,27 @@ func (r *release) matches(h ipam.Host) bool {
 // allowed returns an error unless the node is gone, as the store of the pool knows it.
 func (r *release) allowed(ctx context.Context, node string, p possession) error {
 	if _, this, err := p.open(); err == nil && this.NodeID == node {
-		return usage(fmt.Errorf("node %s is this host, so nothing is released: its agent releases blocks that it does not need", node))
+		return cli.Usage(fmt.Errorf("node %s is this host, so nothing is released: its agent releases blocks that it does not need", node))
 	}
 	if !r.force {
 		gone, err := p.gone(ctx, node)
 		if err != nil {
-			return usage(fmt.Errorf("it is not known whether node %s is gone, so nothing is released (--force releases nevertheless): %w", node, err))
+			return cli.Usage(fmt.Errorf("it is not known whether node %s is gone, so nothing is released (--force releases nevertheless): %w", node, err))
 		}
 		if !gone {
-			return usage(fmt.Errorf("nomad knows node %s, or an allocation of it that has not ended, so nothing is released: two hosts would assign the same addresses. If the node is switched off for good, use --force", node))
+			return cli.Usage(fmt.Errorf("nomad knows node %s, or an allocation of it that has not ended, so nothing is released: two hosts would assign the same addresses. If the node is switched off for good, use --force", node))
 		}
 	}
 	return nil
 }
 
 // errJSONAsks is --json where a question would be between the JSON.
-var errJSONAsks = usage(errors.New("--json: want --yes, too: a question is no JSON"))
+var errJSONAsks = cli.Usage(errors.New("--json: want --yes, too: a question is no JSON"))
 
 // confirm asks a person. The error is what a no means.
 func confirm(in io.Reader, out io.Writer, question, no string) error {
-	if file, ok := in.(*os.File); ok && !isTerminal(file) {
-		return usage(errors.New("standard input is no terminal: want --yes"))
+	if file, ok := in.(*os.File); ok && !cli.IsTerminal(file) {
+		return cli.Usage(errors.New("standard input is no terminal: want --yes"))
 	}
 	_, _ = fmt.Fprint(out, question+" [y/N] ") // the answer decides
 	answer, err := bufio.NewReader(in).ReadString('\n')
@@ -207,7 +208,7 @@ func confirm(in io.Reader, out io.Writer, question, no string) error {
 		return err
 	}
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
-		return usage(errors.New(no))
+		return cli.Usage(errors.New(no))
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
@@ -26,6 +26,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/cluster/span"
 	"github.com/allocnet/allocnet/cluster/span/packetfilter"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -69,9 +70,9 @@ type leave struct {
 // objectionPauses are enough for two periods in which a copy can object: of the host, and of what it gives back.
 const objectionPauses = 20
 
-func newClusterLeave(s *settings) *cobra.Command {
+func newLeave(s *cli.Settings) *cobra.Command {
 	l := &leave{used: netns.Addresses, pause: 5 * time.Second}
-	var f agentFlags
+	var f cli.AgentFlags
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Remove all that networks that span hosts have on this host",
@@ -94,24 +95,24 @@ It takes 40 s if the host has blocks in a store that others use: a copy of this 
 
 --json prints a list of what was given back of each pool, and needs --yes.`,
 		Example: `  allocnet cluster leave --yes`,
-		Args:    noArguments,
+		Args:    cli.NoArguments,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return l.open(cmd, s, &f) },
 	}
-	cmd.Flags().StringVar(&f.config, "config", config.DefaultDir, "the agent's configuration: a .hcl file, or a directory of .hcl files")
+	cmd.Flags().StringVar(&f.Config, "config", config.DefaultDir, "the agent's configuration: a .hcl file, or a directory of .hcl files")
 	cmd.Flags().BoolVarP(&l.yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
 // open finds the pools, and leaves them while no agent with the same state directory can start, which has the
 // records of the routes, too.
-func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
-	if err := requireRoot(); err != nil {
+func (l *leave) open(cmd *cobra.Command, s *cli.Settings, f *cli.AgentFlags) error {
+	if err := cli.RequireRoot(); err != nil {
 		return err
 	}
-	if l.json = s.json; l.json && !l.yes {
+	if l.json = s.JSON; l.json && !l.yes {
 		return errJSONAsks
 	}
-	c, err := f.load(cmd.Flags(), s)
+	c, err := f.Load(cmd.Flags(), s)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (l *leave) open(cmd *cobra.Command, s *settings, f *agentFlags) error {
 	dir := span.Dir(c.StateDir)
 	unlock, err := lockRoutes(dir)
 	if errors.Is(err, span.ErrLocked) {
-		return usage(fmt.Errorf("nothing is removed: %w: stop the agent first (systemctl stop allocnet.service allocnet.socket)", err))
+		return cli.Usage(fmt.Errorf("nothing is removed: %w: stop the agent first (systemctl stop allocnet.service allocnet.socket)", err))
 	}
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (l *leave) findPools(confDirs []string, stateDir string) error {
 	}
 	found, broken := pools.Find(catalog.Networks)
 	if len(broken) > 0 {
-		return usage(fmt.Errorf("nothing is removed; correct or remove the networks first: %w", joined(broken)))
+		return cli.Usage(fmt.Errorf("nothing is removed; correct or remove the networks first: %w", joined(broken)))
 	}
 	l.pools, l.subnets = map[string]leavingPool{}, map[string][]netip.Prefix{}
 	for _, c := range found {
@@ -203,7 +204,7 @@ func (l *leave) run(cmd *cobra.Command) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.subnets)) {
-		_, _ = fmt.Fprintf(out, "pool %s: routes and devices, blocks of this host: %s\n", name, orDash(strings.Join(texts(blocks[name]), " "))) // the last write reports
+		_, _ = fmt.Fprintf(out, "pool %s: routes and devices, blocks of this host: %s\n", name, cli.OrDash(strings.Join(cli.Texts(blocks[name]), " "))) // the last write reports
 	}
 	if !l.yes {
 		if err := confirm(cmd.InOrStdin(), out, "Remove this?", "nothing is removed"); err != nil {
@@ -225,10 +226,10 @@ func (l *leave) run(cmd *cobra.Command) error {
 	}
 	released, errRelease := l.release(ctx, out)
 	if l.json {
-		errRelease = errors.Join(errRelease, printJSON(cmd.OutOrStdout(), released))
+		errRelease = errors.Join(errRelease, cli.PrintJSON(cmd.OutOrStdout(), released))
 	}
 	if err := errors.Join(err, errRelease); err != nil {
-		return &exitError{exitFailed, err}
+		return &cli.ExitError{Code: cli.ExitFailed, Err: err}
 	}
 	return nil
 }
@@ -239,7 +240,7 @@ func (l *leave) unused(ctx context.Context) error {
 	if err != nil || len(attached) == 0 {
 		return err
 	}
-	return usage(fmt.Errorf("nothing is removed: stop what is attached first: %s", strings.Join(attached, ", ")))
+	return cli.Usage(fmt.Errorf("nothing is removed: stop what is attached first: %s", strings.Join(attached, ", ")))
 }
 
 // attached names what has addresses of the pools.
@@ -296,16 +297,16 @@ func (l *leave) release(ctx context.Context, out io.Writer) ([]releasedJSON, err
 		released, err := given[name].blocks, given[name].err
 		all = append(all, releasedJSON{name, append([]ipam.Block{}, released...), []netip.Addr{}})
 		if len(released) > 0 {
-			_, _ = fmt.Fprintf(out, "released of pool %s: %s\n", name, strings.Join(texts(released), " ")) // the exit code tells
+			_, _ = fmt.Fprintf(out, "released of pool %s: %s\n", name, strings.Join(cli.Texts(released), " ")) // the exit code tells
 		}
 		left, errLeft := l.blocks(ctx)
 		if err = errors.Join(err, errLeft); len(left[name]) > 0 {
-			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(texts(left[name]), " "), cmp.Or(err, l.stillHeld(ctx)))
+			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(cli.Texts(left[name]), " "), cmp.Or(err, l.stillHeld(ctx)))
 		}
 		errs = append(errs, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.stranded)) {
-		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, strings.Join(texts(l.stranded[name]), " ")))
+		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, strings.Join(cli.Texts(l.stranded[name]), " ")))
 	}
 	return all, errors.Join(errs...)
 }
@@ -346,5 +347,5 @@ func (l *leave) giveBack(ctx context.Context) map[string]*givenBack {
 // stillHeld is why blocks stay although the store has answered.
 func (l *leave) stillHeld(ctx context.Context) error {
 	attached, err := l.attached(ctx)
-	return cmp.Or(err, fmt.Errorf("what is attached since keeps them: %s", orDash(strings.Join(attached, ", "))))
+	return cmp.Or(err, fmt.Errorf("what is attached since keeps them: %s", cli.OrDash(strings.Join(attached, ", "))))
 }

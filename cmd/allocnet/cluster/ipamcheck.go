@@ -1,12 +1,11 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -14,11 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 )
 
-func newIPAMCheck(s *settings) *cobra.Command {
+func newIPAMCheck(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [POOL]",
 		Short: "Compare pools with the store, the blocks and the namespaces of this host",
@@ -34,16 +34,16 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
   allocnet ipam check vlan100
   allocnet ipam check --json`,
 		Args:              atMostOnePool,
-		ValidArgsFunction: s.completeFirst(s.poolNames),
+		ValidArgsFunction: s.CompleteFirst(poolNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return ipamCheck(cmd, s, args) },
 	}
 }
 
-func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
-	if requireRoot() != nil {
-		return usage(errors.New("this command reads the namespaces of the host, and the leases and blocks of its pools: run as root"))
+func ipamCheck(cmd *cobra.Command, s *cli.Settings, args []string) error {
+	if cli.RequireRoot() != nil {
+		return cli.Usage(errors.New("this command reads the namespaces of the host, and the leases and blocks of its pools: run as root"))
 	}
-	configs, broken, err := s.pools(args)
+	configs, broken, err := configsOf(s, args)
 	if err != nil {
 		return err
 	}
@@ -59,28 +59,14 @@ func ipamCheck(cmd *cobra.Command, s *settings, args []string) error {
 		}
 		r.Findings = append(r.Findings, doctor.ExaminePool(doctor.CollectPool(cmd.Context(), c, a.source()))...)
 	}
-	catalog, err := cniconf.Load(s.confDirs()...)
+	catalog, err := cniconf.Load(s.ConfDirs()...)
 	if err != nil {
 		return err
 	}
 	r.Findings = append(r.Findings, doctor.OverlappingPools(catalog.Networks, strings.Join(args, ""))...)
-	return cmp.Or(s.output(cmd.OutOrStdout(), r.Findings, func(w io.Writer, _ terminal) error { return printFindings(w, r.Findings) }), unhealthy(r.Healthy()))
+	return cmp.Or(s.Output(cmd.OutOrStdout(), r.Findings, func(w io.Writer, _ cli.Terminal) error { return cli.PrintFindings(w, r.Findings) }), cli.Unhealthy(r.Healthy()))
 }
 
 func brokenPool(name string, err error, fix string) doctor.Finding {
 	return doctor.Finding{Severity: doctor.Error, Subject: "pool " + name, Problem: err.Error(), Fix: fix}
-}
-
-// printFindings prints each finding in two lines.
-func printFindings(w io.Writer, findings []doctor.Finding) error {
-	for _, f := range findings {
-		if _, err := fmt.Fprintf(w, "%-7s %s: %s\n        fix: %s\n", strings.ToUpper(string(f.Severity)), printable(f.Subject), printable(f.Problem), printable(f.Fix)); err != nil {
-			return err
-		}
-	}
-	if len(findings) == 0 {
-		_, err := fmt.Fprintln(w, "no problems found")
-		return err
-	}
-	return nil
 }

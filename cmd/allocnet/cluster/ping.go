@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/internal/echo"
 )
 
@@ -40,7 +41,7 @@ type pingJSON struct {
 
 // ping are the flags of cluster ping.
 type ping struct {
-	agentSocket
+	cli.AgentSocket
 	count int
 	send  func(context.Context, echo.Request) (time.Duration, error)
 }
@@ -52,7 +53,7 @@ const (
 	mostPinged = 16
 )
 
-func newClusterPing(s *settings) *cobra.Command {
+func newPing(s *cli.Settings) *cobra.Command {
 	p := &ping{send: echo.Ping}
 	cmd := &cobra.Command{
 		Use:   "ping [NODE]",
@@ -66,17 +67,17 @@ The exit code is 1 if a host does not reply to any request.`,
 		Example: `  allocnet cluster ping
   allocnet cluster ping c2 --count 20
   allocnet cluster ping --json`,
-		Args:              wantArguments(0, 1, "one node, or none for all"),
-		ValidArgsFunction: s.completeFirst(p.nodeNames),
+		Args:              cli.WantArguments(0, 1, "one node, or none for all"),
+		ValidArgsFunction: s.CompleteFirst(p.nodeNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, s, args) },
 	}
 	cmd.Flags().IntVarP(&p.count, "count", "c", 5, "number of requests to each host")
-	p.register(cmd)
+	p.Register(cmd)
 	return cmd
 }
 
-func (p *ping) nodeNames(cmd *cobra.Command, _ []string, _ string) []string {
-	all, err := p.client().Cluster(cmd.Context())
+func (p *ping) nodeNames(_ *cli.Settings, cmd *cobra.Command, _ []string, _ string) []string {
+	all, err := p.Client().Cluster(cmd.Context())
 	if err != nil {
 		return nil
 	}
@@ -86,17 +87,17 @@ func (p *ping) nodeNames(cmd *cobra.Command, _ []string, _ string) []string {
 			names = append(names, nodeName(n))
 		}
 	}
-	return distinct(names)
+	return cli.Distinct(names)
 }
 
-func (p *ping) run(cmd *cobra.Command, s *settings, args []string) error {
+func (p *ping) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
 	if p.count < 1 {
-		return usage(fmt.Errorf("--count %d: want 1 or more", p.count))
+		return cli.Usage(fmt.Errorf("--count %d: want 1 or more", p.count))
 	}
-	if requireRoot() != nil {
-		return usage(errors.New("this command sends ICMP echo requests the way of the packets of allocations: run as root"))
+	if cli.RequireRoot() != nil {
+		return cli.Usage(errors.New("this command sends ICMP echo requests the way of the packets of allocations: run as root"))
 	}
-	all, err := p.client().Cluster(cmd.Context())
+	all, err := p.Client().Cluster(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -104,9 +105,9 @@ func (p *ping) run(cmd *cobra.Command, s *settings, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = s.output(cmd.OutOrStdout(), results, func(w io.Writer, _ terminal) error { return printPings(w, results) })
+	err = s.Output(cmd.OutOrStdout(), results, func(w io.Writer, _ cli.Terminal) error { return printPings(w, results) })
 	silent := slices.ContainsFunc(results, func(r pingJSON) bool { return r.Received == 0 })
-	return errors.Join(err, unhealthy(!silent))
+	return errors.Join(err, cli.Unhealthy(!silent))
 }
 
 // measure sends to all hosts that the argument names at the same time.
@@ -124,7 +125,7 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 		}
 	}
 	if len(args) > 0 && len(results) == 0 {
-		return nil, usage(fmt.Errorf("no node %q has blocks of a pool whose network spans hosts: want one of %s", args[0], cmp.Or(strings.Join(distinct(names), ", "), "none: no other host has any")))
+		return nil, cli.Usage(fmt.Errorf("no node %q has blocks of a pool whose network spans hosts: want one of %s", args[0], cmp.Or(strings.Join(cli.Distinct(names), ", "), "none: no other host has any")))
 	}
 	var group sync.WaitGroup
 	slots := make(chan struct{}, mostPinged)
@@ -198,19 +199,19 @@ func printPings(w io.Writer, all []pingJSON) error {
 		_, err := io.WriteString(w, "no other host has blocks of a pool whose network spans hosts\n")
 		return err
 	}
-	table, remarks := newTable("POOL", "NODE", "TARGET", "THROUGH", "SENT", "RECEIVED", "LEAST", "MEAN", "MOST"), []string(nil)
+	table, remarks := cli.NewTable("POOL", "NODE", "TARGET", "THROUGH", "SENT", "RECEIVED", "LEAST", "MEAN", "MOST"), []string(nil)
 	for _, r := range all {
 		least, mean, most := "-", "-", "-"
 		if r.Received > 0 {
 			least, mean, most = latency(r.Least), latency(r.Mean), latency(r.Most)
 		}
-		table.add(r.Pool, r.Node, orDash(r.Target), orDash(r.Device), fmt.Sprint(r.Sent), fmt.Sprint(r.Received), least, mean, most)
+		table.Add(r.Pool, r.Node, cli.OrDash(r.Target), cli.OrDash(r.Device), fmt.Sprint(r.Sent), fmt.Sprint(r.Received), least, mean, most)
 		if r.Error != "" {
 			remarks = append(remarks, fmt.Sprintf("node %s: %s", r.Node, r.Error))
 		}
 	}
-	if err := table.print(w, false); err != nil {
+	if err := table.Print(w, false); err != nil {
 		return err
 	}
-	return printLines(w, remarks...)
+	return cli.PrintLines(w, remarks...)
 }

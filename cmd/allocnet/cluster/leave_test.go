@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"bytes"
@@ -24,6 +24,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/cluster/span"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // leftTable counts the removals.
@@ -102,14 +103,14 @@ func TestClusterLeave(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"all is given back": {leave{yes: true}, nil, "", nil, nil, "", 1, exitDone, "released of pool web: 10.91.0.0/26\n"},
-		"after a yes":       {leave{}, nil, "", nil, nil, "y\n", 1, exitDone, "pool web: routes and devices, blocks of this host: 10.91.0.0/26\nRemove this? [y/N] removed the routes"},
-		"without a yes":     {leave{}, nil, "", nil, nil, "\n", 0, exitRefused, "nothing is removed"},
-		"with a lease":      {leave{yes: true}, []local.Lease{lease}, "10.91.0.2", nil, nil, "", 0, exitRefused, "stop what is attached first: 10.91.0.2 (allocation a1, eth1, pool web)"},
-		"without its lease": {leave{yes: true}, nil, "10.91.0.3", nil, nil, "", 0, exitRefused, "10.91.0.3 (namespace /run/netns/x, pool web)"},
-		"with no network":   {leave{yes: true}, nil, "10.92.0.3", nil, nil, "", 0, exitRefused, "10.92.0.3 (namespace /run/netns/x, pool old)"},
-		"of another pool":   {leave{yes: true}, nil, "10.93.0.3", nil, nil, "", 1, exitDone, "pool old: routes and devices, blocks of this host: -\n"},
-		"as JSON": {leave{yes: true, json: true}, nil, "", nil, nil, "", 1, exitDone, `[
+		"all is given back": {leave{yes: true}, nil, "", nil, nil, "", 1, cli.ExitDone, "released of pool web: 10.91.0.0/26\n"},
+		"after a yes":       {leave{}, nil, "", nil, nil, "y\n", 1, cli.ExitDone, "pool web: routes and devices, blocks of this host: 10.91.0.0/26\nRemove this? [y/N] removed the routes"},
+		"without a yes":     {leave{}, nil, "", nil, nil, "\n", 0, cli.ExitRefused, "nothing is removed"},
+		"with a lease":      {leave{yes: true}, []local.Lease{lease}, "10.91.0.2", nil, nil, "", 0, cli.ExitRefused, "stop what is attached first: 10.91.0.2 (allocation a1, eth1, pool web)"},
+		"without its lease": {leave{yes: true}, nil, "10.91.0.3", nil, nil, "", 0, cli.ExitRefused, "10.91.0.3 (namespace /run/netns/x, pool web)"},
+		"with no network":   {leave{yes: true}, nil, "10.92.0.3", nil, nil, "", 0, cli.ExitRefused, "10.92.0.3 (namespace /run/netns/x, pool old)"},
+		"of another pool":   {leave{yes: true}, nil, "10.93.0.3", nil, nil, "", 1, cli.ExitDone, "pool old: routes and devices, blocks of this host: -\n"},
+		"as JSON": {leave{yes: true, json: true}, nil, "", nil, nil, "", 1, cli.ExitDone, `[
   {
     "pool": "web",
     "blocks": [
@@ -119,10 +120,10 @@ func TestClusterLeave(t *testing.T) {
   }
 ]
 `},
-		"without the store": {leave{yes: true}, nil, "", ipam.ErrUnavailable, nil, "", 1, exitFailed, "pool web: 10.91.0.0/26 still belong to this host: repeat the command: the store is unavailable"},
-		"kernel refuses":    {leave{yes: true}, nil, "", nil, errors.New("EPERM"), "", 1, exitFailed, "remove the routes and devices: EPERM"},
-		"firewall, blocks":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, exitFailed, "released of pool web: 10.91.0.0/26\n"},
-		"firewall refuses":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, exitFailed, "remove what lets packets through the firewall: locked"},
+		"without the store": {leave{yes: true}, nil, "", ipam.ErrUnavailable, nil, "", 1, cli.ExitFailed, "pool web: 10.91.0.0/26 still belong to this host: repeat the command: the store is unavailable"},
+		"kernel refuses":    {leave{yes: true}, nil, "", nil, errors.New("EPERM"), "", 1, cli.ExitFailed, "remove the routes and devices: EPERM"},
+		"firewall, blocks":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, cli.ExitFailed, "released of pool web: 10.91.0.0/26\n"},
+		"firewall refuses":  {leave{yes: true, filters: &leftFilters{err: errors.New("locked")}}, nil, "", nil, nil, "", 1, cli.ExitFailed, "remove what lets packets through the firewall: locked"},
 	} {
 		table := &leftTable{pools: []route.Pool{{Name: "old", Subnets: []netip.Prefix{netip.MustParsePrefix("10.92.0.0/16")}}}, err: test.kernel}
 		l := test.leave
@@ -149,10 +150,14 @@ func TestClusterLeave(t *testing.T) {
 		if err != nil {
 			text += err.Error()
 		}
-		if code := report(&bytes.Buffer{}, err, false); code != test.code || table.removed != test.removed || !strings.Contains(text, test.want) {
+		code := cli.ExitDone
+		if err != nil {
+			code = cli.ExitCode(err)
+		}
+		if code != test.code || table.removed != test.removed || !strings.Contains(text, test.want) {
 			t.Errorf("%s: exit code %d, %d removals, want %d, %d and %q:\n%s", name, code, table.removed, test.code, test.removed, test.want, text)
 		}
-		if test.code == exitDone && filters.removed != 1 {
+		if test.code == cli.ExitDone && filters.removed != 1 {
 			t.Errorf("%s: the filters are removed %d times", name, filters.removed)
 		}
 	}
@@ -171,7 +176,7 @@ func TestClusterLeaveAttached(t *testing.T) {
 		web.leases = []local.Lease{{Address: netip.MustParseAddr("10.91.0.2"), Owner: ipam.Owner{ContainerID: "a2.allocnet.eth1", Interface: "eth1"}}}
 	}))
 	err := l.run(cmd)
-	if want := "nothing is removed: stop what is attached first: 10.91.0.2 (allocation a2, eth1, pool web)"; exitCode(err) != exitRefused || err.Error() != want || table.removed > 0 {
+	if want := "nothing is removed: stop what is attached first: 10.91.0.2 (allocation a2, eth1, pool web)"; cli.ExitCode(err) != cli.ExitRefused || err.Error() != want || table.removed > 0 {
 		t.Errorf("%d removals, %v, want %s", table.removed, err, want)
 	}
 }
@@ -200,7 +205,7 @@ func TestClusterLeaveKeeps(t *testing.T) {
 			t.Error(err)
 		}
 		want := "pool web: 10.91.0.0/26 still belong to this host: repeat the command: what is attached since keeps them: 10.91.0.2 (allocation a2, eth1, pool web)"
-		if leases != nil && (exitCode(err) != exitFailed || err.Error() != want) {
+		if leases != nil && (cli.ExitCode(err) != cli.ExitFailed || err.Error() != want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -251,16 +256,16 @@ func TestClusterLeaveWithoutNetwork(t *testing.T) {
 	cmd.SetOut(&bytes.Buffer{})
 	err = l.run(cmd)
 	want := "pool web: 10.92.0.0/24 still belong to this host: no network uses the pool: restore it, and repeat the command"
-	if err == nil || exitCode(err) != exitFailed || err.Error() != want || table.removed != 1 {
+	if err == nil || cli.ExitCode(err) != cli.ExitFailed || err.Error() != want || table.removed != 1 {
 		t.Errorf("%d removals, %v, want %s", table.removed, err, want)
 	}
 }
 
 // TestClusterLeaveRefuses: not while an agent runs, and not with a pool that cannot be read.
 func TestClusterLeaveRefuses(t *testing.T) {
-	if requireRoot() != nil {
+	if cli.RequireRoot() != nil {
 		code, _, errs := runs(t, "cluster", "leave", "--yes")
-		if code != exitRefused || !strings.Contains(errs, "run as root") {
+		if code != cli.ExitRefused || !strings.Contains(errs, "run as root") {
 			t.Errorf("exit code %d: %s", code, errs)
 		}
 		return
@@ -287,7 +292,7 @@ func TestClusterLeaveRefuses(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _, _ = agent.Process.Kill(), agent.Wait(), lock.Close() }) // killed
 	code, _, errs := runs(t, "cluster", "leave", "--yes", "--state-dir", t.TempDir())
-	if code != exitRefused || !strings.Contains(errs, "whose records are in "+elsewhere) {
+	if code != cli.ExitRefused || !strings.Contains(errs, "whose records are in "+elsewhere) {
 		t.Errorf("with an agent elsewhere: exit code %d: %s", code, errs)
 	}
 	file := filepath.Join(t.TempDir(), "agent.hcl")
@@ -296,12 +301,12 @@ func TestClusterLeaveRefuses(t *testing.T) {
 	}
 	for _, flag := range [][]string{{"--state-dir", state}, {"--config", file}} {
 		code, _, errs := runs(t, append([]string{"cluster", "leave", "--yes"}, flag...)...)
-		if code != exitRefused || !strings.Contains(errs, "stop the agent first (systemctl stop allocnet.service allocnet.socket)") {
+		if code != cli.ExitRefused || !strings.Contains(errs, "stop the agent first (systemctl stop allocnet.service allocnet.socket)") {
 			t.Errorf("%s: exit code %d: %s", flag, code, errs)
 		}
 	}
 	code, _, errs = runs(t, "cluster", "leave", "--yes", "--config", file+".hcl")
-	if code == exitDone || !strings.Contains(errs, file+".hcl") {
+	if code == cli.ExitDone || !strings.Contains(errs, file+".hcl") {
 		t.Errorf("without the configuration: exit code %d: %s", code, errs)
 	}
 }

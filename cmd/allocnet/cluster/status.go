@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 const clusterStatusLong = `Show, for each pool whose network spans hosts, the hosts that have blocks of it, and how
@@ -29,9 +31,9 @@ Nomad said last that the node has the address.
 The exit code is 1 if a route is refused, in conflict or failed, a host does not answer, or
 there is another problem.`
 
-func newClusterStatus(s *settings) *cobra.Command {
-	var d display
-	var f agentSocket
+func newStatus(s *cli.Settings) *cobra.Command {
+	var d cli.Display
+	var f cli.AgentSocket
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the hosts of networks that span hosts, and the routes to them",
@@ -39,36 +41,36 @@ func newClusterStatus(s *settings) *cobra.Command {
 		Example: `  allocnet cluster status
   allocnet cluster status --json
   allocnet cluster status -t '{{range .pools}}{{range .nodes}}{{.name}} {{.address}}{{"\n"}}{{end}}{{end}}'`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return d.run(cmd, s.json, func(ctx context.Context) (view, error) { return f.viewCluster(ctx) })
+			return d.Show(cmd, s.JSON, func(ctx context.Context) (cli.View, error) { return viewCluster(ctx, f.Client()) })
 		},
 	}
-	d.register(cmd, "names of hosts")
-	f.register(cmd)
+	d.Register(cmd, "names of hosts")
+	f.Register(cmd)
 	return cmd
 }
 
-func (f *agentSocket) viewCluster(ctx context.Context) (view, error) {
-	all, err := f.client().Cluster(ctx)
+func viewCluster(ctx context.Context, agent *client.Client) (cli.View, error) {
+	all, err := agent.Cluster(ctx)
 	if err != nil {
-		return view{}, err
+		return cli.View{}, err
 	}
-	v, healthy, seen := view{json: all}, true, map[string]bool{}
+	v, healthy, seen := cli.View{JSON: all}, true, map[string]bool{}
 	for i := range all.Pools {
 		p := clusterPool{&all.Pools[i]}
 		healthy = healthy && p.healthy()
 		for _, n := range p.Nodes {
 			if name := nodeName(n); !seen[name] {
-				v.names, seen[name] = append(v.names, name), true
+				v.Names, seen[name] = append(v.Names, name), true
 			}
 		}
 	}
-	v.table = func(w io.Writer, t terminal) error { return printCluster(w, t, all) }
-	return v, unhealthy(healthy)
+	v.Table = func(w io.Writer, t cli.Terminal) error { return printCluster(w, t, all) }
+	return v, cli.Unhealthy(healthy)
 }
 
-func printCluster(w io.Writer, t terminal, all *api.Cluster) error {
+func printCluster(w io.Writer, t cli.Terminal, all *api.Cluster) error {
 	if len(all.Pools) == 0 {
 		_, err := io.WriteString(w, "no network of this host spans hosts\n")
 		return err
@@ -94,11 +96,11 @@ func (p clusterPool) healthy() bool {
 	return len(p.Problems) == 0
 }
 
-func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
-	if err := printLines(w, p.summary()); err != nil {
+func (p clusterPool) print(w io.Writer, t cli.Terminal, now time.Time) error {
+	if err := cli.PrintLines(w, p.summary()); err != nil {
 		return err
 	}
-	table, remarks := newTable("NODE", "ADDRESS", "BLOCKS", "VIA", "DEVICE", "MODE", "STATE", "PROBE", "VERIFIED"), []string(nil)
+	table, remarks := cli.NewTable("NODE", "ADDRESS", "BLOCKS", "VIA", "DEVICE", "MODE", "STATE", "PROBE", "VERIFIED"), []string(nil)
 	for _, n := range p.Nodes {
 		for _, group := range sameWay(n.Routes) {
 			table = append(table, nodeRow(n, group, now))
@@ -111,7 +113,7 @@ func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
 		}
 	}
 	if len(table) > 1 {
-		if err := table.print(w, t.colours); err != nil {
+		if err := table.Print(w, t.Colours); err != nil {
 			return err
 		}
 	}
@@ -120,12 +122,12 @@ func (p clusterPool) print(w io.Writer, t terminal, now time.Time) error {
 			remarks = append(remarks, fmt.Sprintf("problem (%s): %s", problem.Problem, problem.Text))
 		}
 	}
-	return printLines(w, remarks...)
+	return cli.PrintLines(w, remarks...)
 }
 
 // summary describes this host.
 func (p clusterPool) summary() string {
-	s := fmt.Sprintf("pool %s, mode %s, this host %s", p.Pool, orDash(p.Mode), orDash(p.Address))
+	s := fmt.Sprintf("pool %s, mode %s, this host %s", p.Pool, cli.OrDash(p.Mode), cli.OrDash(p.Address))
 	if p.MTU > 0 {
 		s += fmt.Sprintf(", MTU %d", p.MTU)
 	}
@@ -149,20 +151,20 @@ func sameWay(all []api.ClusterRoute) [][]api.ClusterRoute {
 	return groups
 }
 
-func nodeRow(n api.ClusterNode, group []api.ClusterRoute, now time.Time) []cell {
+func nodeRow(n api.ClusterNode, group []api.ClusterRoute, now time.Time) []cli.Cell {
 	first, verified := group[0], "-"
 	if !n.Verified.IsZero() {
-		verified = age(now.Sub(n.Verified)) + " ago"
+		verified = cli.Age(now.Sub(n.Verified)) + " ago"
 	}
-	state := coloured(red, first.State)
+	state := cli.Coloured(cli.Red, first.State)
 	switch first.State {
 	case api.RouteInstalled:
-		state.colour = green
+		state.Colour = cli.Green
 	case api.RouteReplaced:
-		state.colour = ""
+		state.Colour = ""
 	}
-	return []cell{
-		text(nodeName(n)), text(n.Address), coloured("", blocksOf(group)...), text(orDash(first.Via)), text(orDash(first.Device)), text(orDash(first.Mode)), state, probeCell(n.Probe), text(verified),
+	return []cli.Cell{
+		cli.Text(nodeName(n)), cli.Text(n.Address), cli.Coloured("", blocksOf(group)...), cli.Text(cli.OrDash(first.Via)), cli.Text(cli.OrDash(first.Device)), cli.Text(cli.OrDash(first.Mode)), state, probeCell(n.Probe), cli.Text(verified),
 	}
 }
 
@@ -174,17 +176,17 @@ func blocksOf(group []api.ClusterRoute) []string {
 	return blocks
 }
 
-func probeCell(p *api.ClusterProbe) cell {
+func probeCell(p *api.ClusterProbe) cli.Cell {
 	switch {
 	case p == nil || p.Time.IsZero():
-		return text("-")
+		return cli.Text("-")
 	case p.Error != "":
-		return coloured(red, "no reply")
+		return cli.Coloured(cli.Red, "no reply")
 	}
-	return text(latency(p.Seconds))
+	return cli.Text(latency(p.Seconds))
 }
 
 // latency prints the time of an answer within a network.
 func latency(seconds float64) string { return fmt.Sprintf("%.3gms", seconds*1000) }
 
-func nodeName(n api.ClusterNode) string { return orDash(cmp.Or(n.Name, n.ID)) }
+func nodeName(n api.ClusterNode) string { return cli.OrDash(cmp.Or(n.Name, n.ID)) }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // poolJSON is a pool as --json prints it.
@@ -83,8 +84,8 @@ type addressJSON struct {
 	Job     ipam.Job          `json:"job"`
 }
 
-func newIPAMShow(s *settings) *cobra.Command {
-	var d display
+func newIPAMShow(s *cli.Settings) *cobra.Command {
+	var d cli.Display
 	cmd := &cobra.Command{
 		Use:   "show [POOL]",
 		Short: "Show pools with their ranges, blocks and reserved addresses",
@@ -99,25 +100,25 @@ If the store does not answer, the blocks of this host are shown, and the exit co
   allocnet ipam show vlan100
   allocnet ipam show vlan100 --json`,
 		Args:              atMostOnePool,
-		ValidArgsFunction: s.completeFirst(s.poolNames),
+		ValidArgsFunction: s.CompleteFirst(poolNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return d.run(cmd, s.json, func(ctx context.Context) (view, error) { return s.viewPools(ctx, args) })
+			return d.Show(cmd, s.JSON, func(ctx context.Context) (cli.View, error) { return viewPools(ctx, s, args) })
 		},
 	}
-	d.register(cmd, "names")
+	d.Register(cmd, "names")
 	return cmd
 }
 
-func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
-	configs, broken, err := s.pools(args)
+func viewPools(ctx context.Context, s *cli.Settings, args []string) (cli.View, error) {
+	configs, broken, err := configsOf(s, args)
 	if err != nil {
-		return view{}, err
+		return cli.View{}, err
 	}
 	all := []poolJSON{}
 	for _, c := range configs {
 		p, err := showPool(ctx, c)
 		if err != nil && len(args) > 0 {
-			return view{}, fmt.Errorf("pool %s: %w", c.Pool, err)
+			return cli.View{}, fmt.Errorf("pool %s: %w", c.Pool, err)
 		}
 		if err != nil {
 			broken[c.Pool] = err
@@ -129,9 +130,9 @@ func (s *settings) viewPools(ctx context.Context, args []string) (view, error) {
 		all = append(all, poolJSON{Pool: name, Ranges: []ipam.Range{}, Reserved: []netip.Prefix{}, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}, Error: broken[name].Error()})
 	}
 	healthy := !slices.ContainsFunc(all, func(p poolJSON) bool { return p.Error != "" })
-	return view{all, poolsOf(configs), func(w io.Writer, t terminal) error {
+	return cli.View{JSON: all, Names: poolsOf(configs), Table: func(w io.Writer, t cli.Terminal) error {
 		return printApart(w, all, func(p poolJSON) error { return p.print(w, t) })
-	}}, unhealthy(healthy)
+	}}, cli.Unhealthy(healthy)
 }
 
 // showPool opens a pool and shows it.
@@ -159,7 +160,7 @@ func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	p.Verified = usage.Verified
 	overview, unread := a.pool.Show(ctx)
 	_, host, err := a.open()
-	p.Error = errorText(cmp.Or(unread, err))
+	p.Error = cli.ErrorText(cmp.Or(unread, err))
 	p.addBlocks(overview, usage, host)
 	for _, e := range overview.Addresses {
 		p.Addresses = append(p.Addresses, addressJSON{e.Address, e.State, ownerOf(e.Host, host), e.Job})
@@ -215,29 +216,29 @@ func (p *poolJSON) addFamilies(c *ipam.Config, usage pool.Usage) {
 	}
 }
 
-func (p poolJSON) print(w io.Writer, t terminal) error {
+func (p poolJSON) print(w io.Writer, t cli.Terminal) error {
 	if p.Store == "" {
-		return printLines(w, "pool "+p.Pool+" cannot be used: "+p.Error)
+		return cli.PrintLines(w, "pool "+p.Pool+" cannot be used: "+p.Error)
 	}
-	if err := printLines(w, p.summary()...); err != nil {
+	if err := cli.PrintLines(w, p.summary()...); err != nil {
 		return err
 	}
-	families := newTable("FAMILY", "BLOCKS CLAIMED", "OF", "USED HERE", "COOLING", "FREE")
+	families := cli.NewTable("FAMILY", "BLOCKS CLAIMED", "OF", "USED HERE", "COOLING", "FREE")
 	for _, f := range p.Families {
-		families.add(fmt.Sprintf("IPv%d", f.Family), fmt.Sprint(f.Claimed), fmt.Sprint(f.Blocks), fmt.Sprint(f.Used), fmt.Sprint(f.Cooling), fmt.Sprint(f.Free))
+		families.Add(fmt.Sprintf("IPv%d", f.Family), fmt.Sprint(f.Claimed), fmt.Sprint(f.Blocks), fmt.Sprint(f.Used), fmt.Sprint(f.Cooling), fmt.Sprint(f.Free))
 	}
-	for _, table := range []table{families, p.blockTable(), p.addressTable()} {
+	for _, table := range []cli.Table{families, p.blockTable(), p.addressTable()} {
 		if len(table) < 2 {
 			continue
 		}
-		if err := table.print(w, t.colours); err != nil {
+		if err := table.Print(w, t.Colours); err != nil {
 			return err
 		}
 	}
 	if p.Error == "" {
 		return nil
 	}
-	return printLines(w, "the blocks of other hosts are not known: "+p.Error)
+	return cli.PrintLines(w, "the blocks of other hosts are not known: "+p.Error)
 }
 
 // summary describes the configuration, in one line and one for each range.
@@ -252,40 +253,40 @@ func (p poolJSON) summary() []string {
 			described += ", gateway " + r.Gateway.String()
 		}
 		if len(r.Exclude) > 0 {
-			described += ", without " + strings.Join(texts(r.Exclude), " ")
+			described += ", without " + strings.Join(cli.Texts(r.Exclude), " ")
 		}
 		text = append(text, described)
 	}
 	if len(p.Reserved) > 0 {
-		text = append(text, "  reserved "+strings.Join(texts(p.Reserved), " "))
+		text = append(text, "  reserved "+strings.Join(cli.Texts(p.Reserved), " "))
 	}
 	return text
 }
 
-func (p poolJSON) blockTable() table {
-	t := newTable("BLOCK", "OWNER", "STATE", "USED", "COOLING", "FREE", "AGE")
+func (p poolJSON) blockTable() cli.Table {
+	t := cli.NewTable("BLOCK", "OWNER", "STATE", "USED", "COOLING", "FREE", "AGE")
 	for _, b := range p.Blocks {
 		claimed := "-"
 		if !b.Claimed.IsZero() {
-			claimed = age(time.Since(b.Claimed))
+			claimed = cli.Age(time.Since(b.Claimed))
 		}
-		t.add(b.Block.String(), b.Owner.String(), b.State, number(b.Used), number(b.Cooling), number(b.Free), claimed)
+		t.Add(b.Block.String(), b.Owner.String(), b.State, number(b.Used), number(b.Cooling), number(b.Free), claimed)
 	}
 	return t
 }
 
-func (p poolJSON) addressTable() table {
-	t := newTable("ADDRESS", "STATE", "OWNER", "JOB", "GROUP", "KEY", "ALLOCATION")
+func (p poolJSON) addressTable() cli.Table {
+	t := cli.NewTable("ADDRESS", "STATE", "OWNER", "JOB", "GROUP", "KEY", "ALLOCATION")
 	for _, a := range p.Addresses {
 		job := strings.Trim(a.Job.Namespace+"/"+a.Job.Job, "/")
-		t.add(a.Address.String(), string(a.State), a.Owner.String(), orDash(job), orDash(a.Job.Group), orDash(a.Job.Key), orDash(a.Job.Allocation))
+		t.Add(a.Address.String(), string(a.State), a.Owner.String(), cli.OrDash(job), cli.OrDash(a.Job.Group), cli.OrDash(a.Job.Key), cli.OrDash(a.Job.Allocation))
 	}
 	return t
 }
 
 // String names the host.
 func (o ownerJSON) String() string {
-	name := orDash(cmp.Or(o.Node, o.NodeID, o.Instance))
+	name := cli.OrDash(cmp.Or(o.Node, o.NodeID, o.Instance))
 	if o.ThisHost {
 		name += " (this host)"
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // reservationJSON is an address and the job that it is kept for, none after unreserve, as
@@ -23,7 +24,7 @@ type reservationJSON struct {
 	Job     *ipam.Job  `json:"job,omitempty"`
 }
 
-func newIPAMReserve(s *settings) *cobra.Command {
+func newIPAMReserve(s *cli.Settings) *cobra.Command {
 	var job ipam.Job
 	cmd := &cobra.Command{
 		Use:   "reserve POOL ADDRESS --job JOB",
@@ -33,12 +34,12 @@ With --group and --key only allocations of that group, or with that key, get it.
 what the job passes, or the index of the allocation.`,
 		Example:           `  allocnet ipam reserve vlan100 10.91.0.20 --job db --group postgres --key 0`,
 		Args:              poolAndAddress,
-		ValidArgsFunction: s.completeFirst(s.poolNames),
+		ValidArgsFunction: s.CompleteFirst(poolNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if job.Job == "" {
-				return usage(fmt.Errorf("--job is required: the Nomad job that gets the address"))
+				return cli.Usage(fmt.Errorf("--job is required: the Nomad job that gets the address"))
 			}
-			return s.changeReserved(cmd, args, &job, "is kept for job "+job.Job, func(p sharedPool, address netip.Addr) error {
+			return changeReserved(s, cmd, args, &job, "is kept for job "+job.Job, func(p sharedPool, address netip.Addr) error {
 				return p.Reserve(cmd.Context(), address, job)
 			})
 		},
@@ -51,7 +52,7 @@ what the job passes, or the index of the allocation.`,
 	return cmd
 }
 
-func newIPAMUnreserve(s *settings) *cobra.Command {
+func newIPAMUnreserve(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unreserve POOL ADDRESS",
 		Short: "End that a reserved address is kept for a job",
@@ -59,9 +60,9 @@ func newIPAMUnreserve(s *settings) *cobra.Command {
 allocation has stays its own until the allocation ends.`,
 		Example:           `  allocnet ipam unreserve vlan100 10.91.0.20`,
 		Args:              poolAndAddress,
-		ValidArgsFunction: s.completeFirst(s.poolNames),
+		ValidArgsFunction: s.CompleteFirst(poolNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.changeReserved(cmd, args, nil, "is not kept for a job", func(p sharedPool, address netip.Addr) error {
+			return changeReserved(s, cmd, args, nil, "is not kept for a job", func(p sharedPool, address netip.Addr) error {
 				return p.Unreserve(cmd.Context(), address)
 			})
 		},
@@ -69,20 +70,20 @@ allocation has stays its own until the allocation ends.`,
 }
 
 // poolAndAddress is the argument check of the commands on a reserved address.
-var poolAndAddress = wantArguments(2, 2, "a pool and an address")
+var poolAndAddress = cli.WantArguments(2, 2, "a pool and an address")
 
 // changeReserved changes for whom the pool keeps the reserved address that the arguments name, and prints it.
-func (s *settings) changeReserved(cmd *cobra.Command, args []string, job *ipam.Job, outcome string, change func(sharedPool, netip.Addr) error) error {
-	configs, _, err := s.pools(args)
+func changeReserved(s *cli.Settings, cmd *cobra.Command, args []string, job *ipam.Job, outcome string, change func(sharedPool, netip.Addr) error) error {
+	configs, _, err := configsOf(s, args)
 	if err != nil {
 		return err
 	}
 	address, err := netip.ParseAddr(args[1])
 	if err != nil {
-		return usage(fmt.Errorf("address %q: want one such as 10.91.0.20", args[1]))
+		return cli.Usage(fmt.Errorf("address %q: want one such as 10.91.0.20", args[1]))
 	}
 	if !configs[0].IsReserved(address) {
-		return usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %s", address, args[0], cmp.Or(strings.Join(texts(configs[0].Reserved), ", "), "its key reserved, which it has not")))
+		return cli.Usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %s", address, args[0], cmp.Or(strings.Join(cli.Texts(configs[0].Reserved), ", "), "its key reserved, which it has not")))
 	}
 	a, err := access(configs[0])
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *settings) changeReserved(cmd *cobra.Command, args []string, job *ipam.J
 	if err := change(a.pool, address); err != nil {
 		return err
 	}
-	return s.output(cmd.OutOrStdout(), reservationJSON{args[0], address, job}, func(w io.Writer, _ terminal) error {
-		return printLines(w, fmt.Sprintf("%s of pool %s %s", address, args[0], outcome))
+	return s.Output(cmd.OutOrStdout(), reservationJSON{args[0], address, job}, func(w io.Writer, _ cli.Terminal) error {
+		return cli.PrintLines(w, fmt.Sprintf("%s of pool %s %s", address, args[0], outcome))
 	})
 }

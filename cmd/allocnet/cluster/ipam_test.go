@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cluster
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // pooled returns a host with a network that uses a pool in files of the host, in which an
@@ -58,7 +59,7 @@ func TestIPAMShow(t *testing.T) {
 	pooled(t)
 	code, out, errs := runs(t, "ipam", "show", "--json")
 	var all []poolJSON
-	if err := json.Unmarshal([]byte(out), &all); err != nil || code != exitDone || len(all) != 1 {
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != cli.ExitDone || len(all) != 1 {
 		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, errs)
 	}
 	p := all[0]
@@ -78,11 +79,11 @@ func TestIPAMShow(t *testing.T) {
 		"pool vlan100, store file, mode flat, blocks /26 and /122", "range 10.91.0.0/24: 10.91.0.1 to 10.91.0.254, gateway 10.91.0.1", "reserved 10.91.0.16/28",
 		"IPv4    1               4                1          0        ", "10.91.0.", "(this host)  held   1     0        ",
 	} {
-		if code != exitDone || !strings.Contains(out, word) {
+		if code != cli.ExitDone || !strings.Contains(out, word) {
 			t.Errorf("exit code %d, no %q in\n%s", code, word, out)
 		}
 	}
-	if code, out, _ := runs(t, "ipam", "show", "-q"); code != exitDone || out != "vlan100\n" {
+	if code, out, _ := runs(t, "ipam", "show", "-q"); code != cli.ExitDone || out != "vlan100\n" {
 		t.Errorf("exit code %d, %q", code, out)
 	}
 }
@@ -105,23 +106,23 @@ func TestIPAMShowMode(t *testing.T) {
 func TestIPAMReserve(t *testing.T) {
 	pooled(t)
 	code, out, errs := runs(t, "ipam", "reserve", "vlan100", "10.91.0.20", "--job", "db", "--group", "pg", "--key", "0")
-	if code != exitDone || out != "10.91.0.20 of pool vlan100 is kept for job db\n" {
+	if code != cli.ExitDone || out != "10.91.0.20 of pool vlan100 is kept for job db\n" {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
 	_, out, _ = runs(t, "ipam", "show")
 	if !strings.Contains(out, "10.91.0.20") || !strings.Contains(out, "default/db") || !strings.Contains(out, "pg") {
 		t.Errorf("not shown:\n%s", out)
 	}
-	if code, _, errs = runs(t, "ipam", "unreserve", "vlan100", "10.91.0.20"); code != exitDone {
+	if code, _, errs = runs(t, "ipam", "unreserve", "vlan100", "10.91.0.20"); code != cli.ExitDone {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	var kept reservationJSON
 	code, out, errs = runs(t, "ipam", "reserve", "vlan100", "10.91.0.21", "--job", "db", "--json")
-	if err := json.Unmarshal([]byte(out), &kept); code != exitDone || err != nil || kept.Pool != "vlan100" || kept.Job == nil || kept.Job.Job != "db" {
+	if err := json.Unmarshal([]byte(out), &kept); code != cli.ExitDone || err != nil || kept.Pool != "vlan100" || kept.Job == nil || kept.Job.Job != "db" {
 		t.Errorf("--json: exit code %d, %v: %s%s", code, err, out, errs)
 	}
 	code, out, errs = runs(t, "ipam", "unreserve", "vlan100", "10.91.0.21", "--json")
-	if err := json.Unmarshal([]byte(out), &kept); code != exitDone || err != nil || strings.Contains(out, "job") {
+	if err := json.Unmarshal([]byte(out), &kept); code != cli.ExitDone || err != nil || strings.Contains(out, "job") {
 		t.Errorf("unreserve --json: exit code %d, %v: %s%s", code, err, out, errs)
 	}
 	if _, out, _ = runs(t, "ipam", "show"); strings.Contains(out, "default/db") {
@@ -146,7 +147,7 @@ func TestIPAMRefuses(t *testing.T) {
 		"ipam show --conf-dir " + emptyDir(t):          "uses allocnet-ipam",
 		"ipam release --node n --conf-dir /none/there": "/none/there",
 	} {
-		if code, _, errs := runs(t, strings.Fields(args)...); code != exitRefused || !strings.Contains(errs, want) {
+		if code, _, errs := runs(t, strings.Fields(args)...); code != cli.ExitRefused || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %s, want %s", args, code, errs, want)
 		}
 	}
@@ -174,16 +175,16 @@ func TestIPAMWithoutStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := runs(t, "ipam", "show")
-	if code != exitFailed || !strings.Contains(out, "the blocks of other hosts are not known") || !strings.Contains(out, "held") {
+	if code != cli.ExitFailed || !strings.Contains(out, "the blocks of other hosts are not known") || !strings.Contains(out, "held") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if err := os.WriteFile(filepath.Join(c.ConfigDir, "a.hcl"), []byte("ipam {\n store = \"etcd\"\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := runs(t, "ipam", "show", "vlan100"); code != exitRefused || !strings.Contains(errs, `a.hcl:2,10-16`) {
+	if code, _, errs := runs(t, "ipam", "show", "vlan100"); code != cli.ExitRefused || !strings.Contains(errs, `a.hcl:2,10-16`) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	if code, out, _ := runs(t, "ipam", "show"); code != exitFailed || !strings.Contains(out, "pool vlan100 cannot be used: ") || !strings.Contains(out, `a.hcl:2,10-16`) {
+	if code, out, _ := runs(t, "ipam", "show"); code != cli.ExitFailed || !strings.Contains(out, "pool vlan100 cannot be used: ") || !strings.Contains(out, `a.hcl:2,10-16`) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
@@ -240,7 +241,7 @@ func TestIPAMRelease(t *testing.T) {
 		cmd.SetIn(strings.NewReader(test.answer))
 		open := func() (ipam.Store, ipam.Host, error) { return nil, ipam.Host{NodeID: "n5"}, nil }
 		err := test.release.release(cmd, []poolAccess{{config: &ipam.Config{Pool: "vlan100"}, pool: p, gone: test.gone, open: open}})
-		if strings.Join(p.released, " ") != test.want || (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || exitCode(err) != exitRefused) {
+		if strings.Join(p.released, " ") != test.want || (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || cli.ExitCode(err) != cli.ExitRefused) {
 			t.Errorf("%s: released %q, %v, want %q\n%s", name, p.released, err, test.want, &out)
 		}
 		says := "node n1 has of pool vlan100: 10.91.0.0/26\n"
@@ -282,7 +283,7 @@ func TestIPAMOnlyInvalidPool(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(os.Getenv("ALLOCNET_CONF_DIR"), "n.conf"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := runs(t, "ipam", "show"); code != exitFailed || !strings.Contains(out, "pool BAD cannot be used: ") {
+	if code, out, errs := runs(t, "ipam", "show"); code != cli.ExitFailed || !strings.Contains(out, "pool BAD cannot be used: ") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }
@@ -295,38 +296,22 @@ func TestIPAMInvalidPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := runs(t, "ipam", "show")
-	if code != exitFailed || !strings.Contains(out, "(this host)  held") || !strings.Contains(out, "pool BAD cannot be used: ") {
+	if code != cli.ExitFailed || !strings.Contains(out, "(this host)  held") || !strings.Contains(out, "pool BAD cannot be used: ") {
 		t.Errorf("show: exit code %d\n%s%s", code, out, errs)
 	}
-	if code, _, errs := runs(t, "ipam", "show", "BAD"); code != exitRefused || !strings.Contains(errs, `"BAD"`) {
+	if code, _, errs := runs(t, "ipam", "show", "BAD"); code != cli.ExitRefused || !strings.Contains(errs, `"BAD"`) {
 		t.Errorf("show BAD: exit code %d: %s", code, errs)
 	}
-	if code, _, errs := runs(t, "ipam", "release", "--node", "n1"); code != exitRefused || !strings.Contains(errs, "nothing is released; name a pool") {
+	if code, _, errs := runs(t, "ipam", "release", "--node", "n1"); code != cli.ExitRefused || !strings.Contains(errs, "nothing is released; name a pool") {
 		t.Errorf("release: exit code %d: %s", code, errs)
 	}
 	code, out, errs = runs(t, "ipam", "check")
 	switch {
-	case requireRoot() != nil:
-		if code != exitRefused || !strings.Contains(errs, "reads the namespaces of the host") || strings.Contains(errs, "changes") {
+	case cli.RequireRoot() != nil:
+		if code != cli.ExitRefused || !strings.Contains(errs, "reads the namespaces of the host") || strings.Contains(errs, "changes") {
 			t.Errorf("check without root: exit code %d: %s", code, errs)
 		}
-	case code != exitFailed || !strings.Contains(out, "ERROR   pool BAD: ") || !strings.Contains(out, "fix: correct the key ipam of the network"):
+	case code != cli.ExitFailed || !strings.Contains(out, "ERROR   pool BAD: ") || !strings.Contains(out, "fix: correct the key ipam of the network"):
 		t.Errorf("check: exit code %d\n%s%s", code, out, errs)
-	}
-}
-
-// TestJSONOnTerminal: JSON has no character that a terminal executes, and the same values.
-func TestJSONOnTerminal(t *testing.T) {
-	want := "a\u009b31m \u202e\x7f \u00e9 \U000e0001\n\x1b"
-	var out bytes.Buffer
-	if err := printJSON(&out, []string{want}); err != nil {
-		t.Fatal(err)
-	}
-	if strings.ContainsFunc(out.String(), hidden) || !strings.Contains(out.String(), "\u00e9") {
-		t.Errorf("printed %q", out.String())
-	}
-	var got []string
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got) != 1 || got[0] != want {
-		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

@@ -172,8 +172,18 @@ var removing = map[string]func(w *world, life recordedLife) error{
 	"detach of an interface": func(w *world, life recordedLife) error {
 		return w.Detach(w.ctx, life.id, map[string]string{"own": "further1", "runtime": "net1", "task": "net1"}[life.id])
 	},
-	"check --repair": func(w *world, life recordedLife) error { return w.RepairRecord(w.ctx, life.id) },
-	"attach again":   func(w *world, life recordedLife) error { return life.again(w) },
+	"check --repair": func(w *world, life recordedLife) error {
+		before := w.ofHost()
+		if err := w.RepairRecord(w.ctx, life.id); err != nil {
+			return err
+		}
+		_, err := w.GC(w.ctx, GCRequest{})
+		if after := w.ofHost(); after != before {
+			w.t.Errorf("after a repair GC has left\n%s\nof\n%s", after, before)
+		}
+		return err
+	},
+	"attach again": func(w *world, life recordedLife) error { return life.again(w) },
 }
 
 // TestCutIsNotDone: a call that repairs a record that was cut behind a line, or removes what is on it, fails, or leaves nothing of

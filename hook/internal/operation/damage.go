@@ -201,10 +201,10 @@ func restoreStatus(a *state.Attachment, interfaces []netns.Interface, routes []n
 }
 
 // unfinished is an error if the readable lines have an attachment that is not complete:
-// a damaged line may have completed it.
+// a damaged line may have completed it, or forgotten it before it was attached again.
 func unfinished(attachments []state.Attachment) error {
 	for _, a := range attachments {
-		if a.Phase == state.Adding || a.Phase == state.Attached && a.Status == nil {
+		if a.Phase == state.Adding || a.Phase == state.Deleting || a.Phase == state.Attached && a.Status == nil {
 			return fmt.Errorf("the state of interface %s is unknown", a.Interface)
 		}
 	}

@@ -18,9 +18,9 @@ var ipv6Sent = regexp.MustCompile(`(?m)^(Ip6OutRequests|Icmp6OutMsgs)\s+[1-9]`)
 // pluginLinks are the host's ends of pairs in a result.
 var pluginLinks = regexp.MustCompile(`"(veth[0-9a-f]{8})"`)
 
-// TestWithoutIPv6: an interface on a network without IPv6 never sends any, whatever executes the network, and has no way around the
+// TestNoLinkLocalAddress: an interface on a network without IPv6 never sends any, whatever executes the network, and has no way around the
 // rules of IPv4 at either end. Another network of the allocation has IPv6. A repair switches off what a task has switched on.
-func TestWithoutIPv6(t *testing.T) {
+func TestNoLinkLocalAddress(t *testing.T) {
 	for _, executor := range []string{"auto", "plugins"} {
 		t.Run(executor, func(t *testing.T) {
 			h := newHost(t)

@@ -6,6 +6,7 @@ package main
 import (
 	"testing"
 
+	"github.com/allocnet/allocnet/cniplugin"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -33,4 +34,4 @@ func TestLinkedPackages(t *testing.T) {
 	sandbox.RequireLinked(t, sandbox.Linked{Forbidden: forbidden, Light: light, Modules: modules})
 }
 
-func TestSize(t *testing.T) { sandbox.RequireSmall(t, name) }
+func TestSize(t *testing.T) { sandbox.RequireSmall(t, cniplugin.Name) }

@@ -1,15 +1,17 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,43 +29,55 @@ import (
 
 // request is one call of a runtime.
 type request struct {
-	ctx    context.Context
-	args   *skel.CmdArgs
-	conf   *conf
-	engine *hook.Engine
-	log    hclog.Logger
+	ctx  context.Context
+	args *skel.CmdArgs
+	conf *conf
+	// command is CNI_COMMAND.
+	command string
+	engine  *hook.Engine
+	log     hclog.Logger
+	// later is Call.Later.
+	later func(config []byte) error
 	// unanswered is whether an agent has begun the call, and may have done all of it.
 	unanswered bool
+	// printed is what the plugin prints.
+	printed bytes.Buffer
 	// close releases what the call holds.
 	close func()
 }
 
 // newRequest reads the plugin configuration and opens the engine.
-func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
-	c, warning, err := readConf(args.StdinData, strict)
+func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (*request, error) {
+	conf, warning, err := readConf(args.StdinData, strict)
 	if err != nil {
 		return nil, err
 	}
-	r := &request{args: args, conf: c}
-	output, err := openLog(c.LogFile)
+	conf.PluginDir = cmp.Or(conf.PluginDir, args.Path)
+	if len(c.Args) > 0 {
+		given := conf.Args.CNI
+		conf.Args.CNI = maps.Clone(c.Args)
+		maps.Copy(conf.Args.CNI, given)
+	}
+	r := &request{args: args, conf: conf, command: c.Getenv("CNI_COMMAND"), later: c.Later}
+	output, err := c.openLog(conf.LogFile)
 	if err != nil && strict {
 		return nil, err
 	}
-	r.log = newLog(c, output).With("container", args.ContainerID)
+	r.log = newLog(conf, output).With("container", args.ContainerID)
 	if warning = errors.Join(warning, err); warning != nil {
 		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
-	if r.engine, err = newEngine(c, r.log); err != nil {
+	if r.engine, err = newEngine(conf, r.log); err != nil {
 		_ = output.Close() // nothing was written
 		return nil, err
 	}
-	r.limit(output)
+	r.limit(ctx, output)
 	return r, nil
 }
 
 func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
 	config := c.engineConfig()
-	config.Logger, config.Observers = log, []hook.Observer{event.NewRecorder(c.StateDir, name, log)}
+	config.Logger, config.Observers = log, []hook.Observer{event.NewRecorder(c.StateDir, Name, log)}
 	return hook.NewEngine(config)
 }
 
@@ -82,14 +96,12 @@ func (c *conf) engineConfig() hook.Config {
 // limit sets the deadline of the call: a runtime may hold a lock for all its
 // containers while it waits, as Nomad does. A call that is interrupted undoes what
 // it began.
-func (r *request) limit(output io.Closer) {
+func (r *request) limit(ctx context.Context, output io.Closer) {
 	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the \"timeout\" of the plugin configuration", r.conf.timeout))
-	signalled, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	ctx, stop := context.WithTimeoutCause(signalled, r.conf.timeout, cause)
-	r.ctx = ctx
+	limited, stop := context.WithTimeoutCause(ctx, r.conf.timeout, cause)
+	r.ctx = limited
 	r.close = func() {
 		stop()
-		ignore()
 		_ = output.Close() // lines were written as they came
 	}
 }
@@ -99,24 +111,22 @@ func newLog(c *conf, output io.Writer) hclog.Logger {
 	if level == hclog.NoLevel {
 		level = hclog.Warn
 	}
-	return hclog.New(&hclog.LoggerOptions{Name: name, Level: level, Output: output})
+	return hclog.New(&hclog.LoggerOptions{Name: Name, Level: level, Output: output})
 }
 
-// stderr is the standard error output, which outlives the request.
-type stderr struct{}
+// kept is a log that outlives the request.
+type kept struct{ io.Writer }
 
-func (stderr) Write(text []byte) (int, error) { return os.Stderr.Write(text) }
+func (kept) Close() error { return nil }
 
-func (stderr) Close() error { return nil }
-
-// openLog opens the log file. With an error it returns stderr.
-func openLog(path string) (io.WriteCloser, error) {
+// openLog opens the log file. Without one, and with an error, it returns that of the call.
+func (c Call) openLog(path string) (io.WriteCloser, error) {
 	if path == "" {
-		return stderr{}, nil
+		return kept{c.Log}, nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return stderr{}, invalid(fmt.Errorf("logFile: %w", err))
+		return kept{c.Log}, invalid(fmt.Errorf("logFile: %w", err))
 	}
 	return file, nil
 }

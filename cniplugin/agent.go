@@ -1,13 +1,12 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -45,12 +44,12 @@ func (r *request) dispatch(verb func(*request) error) error {
 	if r.conf.Agent == nil {
 		return verb(r)
 	}
-	optional := r.conf.Agent.Mode != require || slices.Contains(agentless, os.Getenv("CNI_COMMAND"))
+	optional := r.conf.Agent.Mode != require || slices.Contains(agentless, r.command)
 	result, err := r.delegate(optional)
 	var failed *api.Error
 	switch {
 	case err == nil:
-		_, err = os.Stdout.Write(result)
+		_, err = r.printed.Write(result)
 		return err
 	case errors.As(err, &failed) && !unhandled(failed):
 		return types.NewError(failed.Code, failed.Msg, failed.Details)
@@ -102,7 +101,7 @@ func unhandled(e *api.Error) bool {
 // environment returns the CNI variables that skel read.
 func (r *request) environment() map[string]string {
 	env := map[string]string{
-		"CNI_COMMAND": os.Getenv("CNI_COMMAND"), "CNI_CONTAINERID": r.args.ContainerID, "CNI_NETNS": r.args.Netns,
+		"CNI_COMMAND": r.command, "CNI_CONTAINERID": r.args.ContainerID, "CNI_NETNS": r.args.Netns,
 		"CNI_IFNAME": r.args.IfName, "CNI_ARGS": r.args.Args, "CNI_PATH": r.args.Path,
 	}
 	if r.args.NetnsOverride != "" {

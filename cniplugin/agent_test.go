@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,7 +71,7 @@ func TestHungAgent(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 		defer stop()
 		r := &request{ctx: ctx, log: hclog.NewNullLogger(), conf: &conf{Agent: &agentConf{Socket: hungAgent(t), Mode: test.mode}}, args: &skel.CmdArgs{StdinData: []byte(stdin)}}
-		t.Setenv("CNI_COMMAND", test.verb)
+		r.command = test.verb
 		err := r.dispatch(func(r *request) error {
 			if r.ctx.Err() != nil {
 				t.Errorf("%s %s: the verb has no time", test.mode, test.verb)
@@ -101,7 +100,6 @@ func TestUnanswered(t *testing.T) {
 	})}
 	go server.Serve(listener)
 	t.Cleanup(func() { server.Close() })
-	t.Setenv("CNI_COMMAND", "ADD")
 	for socket, fresh := range map[string]bool{path: false, filepath.Join(t.TempDir(), "none"): true} {
 		r := &request{ctx: t.Context(), log: hclog.NewNullLogger(), conf: &conf{Agent: &agentConf{Socket: socket}}, args: &skel.CmdArgs{StdinData: []byte(stdin)}}
 		err := r.dispatch(func(r *request) error {
@@ -115,27 +113,6 @@ func TestUnanswered(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// captureStdout returns the standard output of run.
-func captureStdout(t *testing.T, run func()) string {
-	t.Helper()
-	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout := os.Stdout
-	os.Stdout = file
-	defer func() { os.Stdout = stdout }()
-	run()
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 func TestDispatch(t *testing.T) {
@@ -181,9 +158,9 @@ func TestDispatch(t *testing.T) {
 			if !test.disabled {
 				r.conf.Agent = &agentConf{Socket: test.socket, Mode: test.mode}
 			}
-			t.Setenv("CNI_COMMAND", cmp.Or(test.verb, "ADD"))
-			var err error
-			printed := captureStdout(t, func() { err = r.dispatch(func(*request) error { return own }) })
+			r.command = cmp.Or(test.verb, "ADD")
+			err := r.dispatch(func(*request) error { return own })
+			printed := r.printed.String()
 			switch {
 			case test.noError:
 				if err != nil || printed != test.printed {

@@ -37,6 +37,8 @@ type Call struct {
 	Config io.Reader
 	// Args are added to args.cni of the configuration, which must not have them. Default: none.
 	Args map[string]json.RawMessage
+	// Delegate has the call delegated to the agent, if the configuration says so. The agent itself does not.
+	Delegate bool
 	// Log gets what the plugin writes to standard error. Default: nothing does.
 	Log io.Writer
 	// Later has RetryPending called for a call with this configuration, while no caller waits.

@@ -58,6 +58,9 @@ func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (
 		conf.Args.CNI = maps.Clone(c.Args)
 		maps.Copy(conf.Args.CNI, given)
 	}
+	if !c.Delegate {
+		conf.Agent = nil
+	}
 	r := &request{args: args, conf: conf, command: c.Getenv("CNI_COMMAND"), later: c.Later}
 	output, err := c.openLog(conf.LogFile)
 	if err != nil && strict {

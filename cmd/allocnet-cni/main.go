@@ -31,7 +31,7 @@ func run() (code int) {
 	ctx, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer ignore()
 	call := cniplugin.Call{
-		Getenv: os.Getenv, Config: os.Stdin, Log: os.Stderr,
+		Getenv: os.Getenv, Config: os.Stdin, Log: os.Stderr, Delegate: true,
 		Later: func(config []byte) error { return detached.Start(config, retryArgument) },
 	}
 	if len(os.Args) == 2 && os.Args[1] == retryArgument {

@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/cniplugin/shim"
 	"github.com/allocnet/allocnet/internal/netns"
 	own "github.com/allocnet/allocnet/internal/version"
 )
@@ -37,8 +38,9 @@ type Call struct {
 	Config io.Reader
 	// Args are added to args.cni of the configuration, which must not have them. Default: none.
 	Args map[string]json.RawMessage
-	// Delegate has the call delegated to the agent, if the configuration says so. The agent itself does not.
-	Delegate bool
+	// Refusal is why the agent has not carried out the call, if the configuration delegates it. Nil: this
+	// is the agent.
+	Refusal *shim.Refusal
 	// Log gets what the plugin writes to standard error. Default: nothing does.
 	Log io.Writer
 	// Later has RetryPending called for a call with this configuration, while no caller waits.
@@ -222,7 +224,7 @@ func call(verb func(*request) error, strict bool) func(context.Context, Call, *s
 			return nil, cniError(err)
 		}
 		defer r.close()
-		if err := r.dispatch(verb); err != nil {
+		if err := r.carryOut(verb); err != nil {
 			return nil, r.outcome(err)
 		}
 		r.retryLater()

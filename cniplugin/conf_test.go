@@ -31,28 +31,31 @@ func TestConf(t *testing.T) {
 	}
 }
 
+// Mistakes are keys of a plugin configuration, with words of the errors.
+var Mistakes = map[string][]string{
+	`"network": "a"`:                     {`"network"`, "unknown key"},
+	`"primary": "a,b"`:                   {"primary", "2 networks"},
+	`"primary": "a@eth1"`:                {"primary", "eth1"},
+	`"primary": "multi"`:                 {"primary", "itself"},
+	`"primary": 3`:                       {"primary", "3"},
+	`"primary": "a", "networks": "b@"`:   {"networks[0]"},
+	`"primary": "a", "result": "some"`:   {"result", "some"},
+	`"primary": "a", "identity": "x"`:    {"identity", "x"},
+	`"primary": "a", "timeout": "0"`:     {"timeout", "90s"},
+	`"primary": "a", "logLevel": "loud"`: {"logLevel", "loud"},
+	`"primary": "a", "agent": {"mode": "prefer", "jobNetworks": true}`:                    {"agent", "prefer", "want require with jobNetworks"},
+	`"primary": "a", "agent": {"jobNetworks": true}`:                                      {"agent", "want require with jobNetworks"},
+	`"delegates": [{"cniVersion": "1.0.0", "name": "multi", "type": "bridge"}]`:           {"delegates[0]", "multi"},
+	`"primary": "a", "args": {}, "Args": {}`:                                              {`"Args"`, "unknown key"},
+	`"primary": "a", "primary": "b"`:                                                      {`"primary"`, "twice"},
+	`"primary": "a", "args": {"cni": {}, "CNI": {}}`:                                      {"args", `"CNI"`, "twice"},
+	`"primary": "a", "runtimeConfig": {"ips": [], "ip\u017f": []}`:                        {"runtimeConfig", "twice"},
+	`"primary": "a", "runtimeConfig": {"portMappings": [{"hostPort": 1, "HostPort": 2}]}`: {"portMappings[0]", `"HostPort"`, "twice"},
+	`"delegates": [{"type": "bridge"}]`:                                                   {"delegates[0]"},
+}
+
 func TestConfRefused(t *testing.T) {
-	for more, words := range map[string][]string{
-		`"network": "a"`:                     {`"network"`, "unknown key"},
-		`"primary": "a,b"`:                   {"primary", "2 networks"},
-		`"primary": "a@eth1"`:                {"primary", "eth1"},
-		`"primary": "multi"`:                 {"primary", "itself"},
-		`"primary": 3`:                       {"primary", "3"},
-		`"primary": "a", "networks": "b@"`:   {"networks[0]"},
-		`"primary": "a", "result": "some"`:   {"result", "some"},
-		`"primary": "a", "identity": "x"`:    {"identity", "x"},
-		`"primary": "a", "timeout": "0"`:     {"timeout", "90s"},
-		`"primary": "a", "logLevel": "loud"`: {"logLevel", "loud"},
-		`"primary": "a", "agent": {"mode": "prefer", "jobNetworks": true}`:                    {"agent", "prefer", "want require with jobNetworks"},
-		`"primary": "a", "agent": {"jobNetworks": true}`:                                      {"agent", "want require with jobNetworks"},
-		`"delegates": [{"cniVersion": "1.0.0", "name": "multi", "type": "bridge"}]`:           {"delegates[0]", "multi"},
-		`"primary": "a", "args": {}, "Args": {}`:                                              {`"Args"`, "unknown key"},
-		`"primary": "a", "primary": "b"`:                                                      {`"primary"`, "twice"},
-		`"primary": "a", "args": {"cni": {}, "CNI": {}}`:                                      {"args", `"CNI"`, "twice"},
-		`"primary": "a", "runtimeConfig": {"ips": [], "ip\u017f": []}`:                        {"runtimeConfig", "twice"},
-		`"primary": "a", "runtimeConfig": {"portMappings": [{"hostPort": 1, "HostPort": 2}]}`: {"portMappings[0]", `"HostPort"`, "twice"},
-		`"delegates": [{"type": "bridge"}]`:                                                   {"delegates[0]"},
-	} {
+	for more, words := range Mistakes {
 		_, err := parsed(t, more)
 		requireError(t, err, types.ErrInvalidNetworkConfig, words...)
 	}

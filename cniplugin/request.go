@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cniplugin/shim"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/portmap"
@@ -38,8 +39,8 @@ type request struct {
 	log     hclog.Logger
 	// later is Call.Later.
 	later func(config []byte) error
-	// unanswered is whether an agent has begun the call, and may have done all of it.
-	unanswered bool
+	// refusal is why the agent has not carried out the call. Nil: it was not to do that.
+	refusal *shim.Refusal
 	// printed is what the plugin prints.
 	printed bytes.Buffer
 	// close releases what the call holds.
@@ -58,10 +59,10 @@ func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (
 		conf.Args.CNI = maps.Clone(c.Args)
 		maps.Copy(conf.Args.CNI, given)
 	}
-	if !c.Delegate {
-		conf.Agent = nil
-	}
 	r := &request{args: args, conf: conf, command: c.Getenv("CNI_COMMAND"), later: c.Later}
+	if conf.Agent != nil {
+		r.refusal = c.Refusal
+	}
 	output, err := c.openLog(conf.LogFile)
 	if err != nil && strict {
 		return nil, err
@@ -101,7 +102,11 @@ func (c *conf) engineConfig() hook.Config {
 // it began.
 func (r *request) limit(ctx context.Context, output io.Closer) {
 	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the \"timeout\" of the plugin configuration", r.conf.timeout))
-	limited, stop := context.WithTimeoutCause(ctx, r.conf.timeout, cause)
+	left := r.conf.timeout
+	if r.refusal != nil {
+		left -= r.refusal.Spent
+	}
+	limited, stop := context.WithTimeoutCause(ctx, left, cause)
 	r.ctx = limited
 	r.close = func() {
 		stop()
@@ -148,7 +153,7 @@ func (r *request) setup() (hook.Request, error) {
 	if err != nil {
 		return hook.Request{}, err
 	}
-	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: !r.unanswered, Args: forwarded(args, r.conf)}
+	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: r.refusal == nil || !r.refusal.Begun, Args: forwarded(args, r.conf)}
 	if s.Identity, err = identity(args, r.conf, s.ID); err != nil {
 		return s, err
 	}

@@ -67,7 +67,7 @@ func (p *Plugin) Call(ctx context.Context, call api.CNI) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, added, err := p.prepare(ctx, call.Env, call.Config)
+	keys, err := pluginKeys(call.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (p *Plugin) Call(ctx context.Context, call api.CNI) ([]byte, error) {
 	if elsewhere {
 		printed, err = p.execute(ctx, call.Env, keys)
 	} else {
-		printed, err = p.run(ctx, call, added)
+		printed, err = p.run(ctx, call, keys)
 	}
 	if err == nil && call.Env["CNI_COMMAND"] == "DEL" && p.JobNetworks != nil {
 		err = p.JobNetworks.Forget(call.Env["CNI_CONTAINERID"])
@@ -94,29 +94,41 @@ func (p *Plugin) elsewhere(build string) (bool, error) {
 
 // run carries out a call in this process. Nothing of the error tells that of an engine from that of a
 // plugin, as if it were executed.
-func (p *Plugin) run(ctx context.Context, call api.CNI, added map[string]json.RawMessage) ([]byte, error) {
+func (p *Plugin) run(ctx context.Context, call api.CNI, keys map[string]json.RawMessage) ([]byte, error) {
+	var refused error
 	c := cniplugin.Call{
-		Getenv: func(name string) string { return call.Env[name] }, Config: bytes.NewReader(call.Config), Args: added,
+		Getenv: func(name string) string { return call.Env[name] }, Config: bytes.NewReader(call.Config),
+		Args: func(ctx context.Context) (added map[string]json.RawMessage, err error) {
+			added, refused = p.jobArgs(ctx, call.Env, keys)
+			return added, refused
+		},
 	}
 	if p.Log != nil {
 		c.Log = p.Log.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true, InferLevelsWithTimestamp: true})
 	}
 	c.Later = func(config []byte) error {
 		again := c
-		again.Config = bytes.NewReader(config)
+		again.Config, again.Args = bytes.NewReader(config), nil
 		go again.RetryPending(context.WithoutCancel(ctx)) //nolint:errcheck // it is logged; with the agent ends the retry, too, and what is pending is on record
 		return nil
 	}
 	printed, failed := c.Run(ctx)
-	if failed != nil {
+	switch {
+	case refused != nil:
+		return nil, refused
+	case failed != nil:
 		return nil, &api.Error{Code: failed.Code, Msg: failed.Msg, Details: failed.Details, Status: http.StatusInternalServerError}
 	}
 	return printed, nil
 }
 
-// execute executes the plugin as a runtime does. The error is the *types.Error of its output, or has
-// its exit status.
+// execute executes the plugin as a runtime does, without the key agent, with which it would call the
+// agent again. The error is the *types.Error of its output, or has its exit status.
 func (p *Plugin) execute(ctx context.Context, env map[string]string, keys map[string]json.RawMessage) ([]byte, error) {
+	if _, err := p.jobArgs(ctx, env, keys); err != nil {
+		return nil, err
+	}
+	delete(keys, "agent")
 	config, err := json.Marshal(keys)
 	if err != nil {
 		return nil, err
@@ -150,27 +162,16 @@ func (p *Plugin) failure(stdout []byte, stderr string, err error) error {
 	return fmt.Errorf("%s: %w: %s", filepath.Base(p.Path), err, strings.TrimSpace(stderr))
 }
 
-// prepare removes the key agent from the configuration, with which the plugin would
-// call the agent again, and adds what the orchestrator says of the job. It returns all keys, and
-// those that it has added to args.cni.
-func (p *Plugin) prepare(ctx context.Context, env map[string]string, config []byte) (keys, added map[string]json.RawMessage, err error) {
+// pluginKeys returns the keys of a plugin configuration.
+func pluginKeys(config []byte) (keys map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(config, &keys); err != nil {
-		return nil, nil, decodingFailure(err)
+		return nil, decodingFailure(err)
 	}
 	var kind string
 	if err := json.Unmarshal(keys["type"], &kind); err != nil || kind != PluginName {
-		return nil, nil, decodingFailure(fmt.Errorf("type %s: want %q, the plugin that the agent runs", keys["type"], PluginName))
+		return nil, decodingFailure(fmt.Errorf("type %s: want %q, the plugin that the agent runs", keys["type"], PluginName))
 	}
-	if err := p.admit(env["CNI_COMMAND"], keys["agent"]); err != nil {
-		return nil, nil, err
-	}
-	delete(keys, "agent")
-	if p.JobNetworks != nil && (env["CNI_COMMAND"] == "ADD" || env["CNI_COMMAND"] == "CHECK") {
-		if added, err = p.jobArgs(ctx, env["CNI_CONTAINERID"], keys["timeout"]); err == nil {
-			err = addArgs(keys, added)
-		}
-	}
-	return keys, added, err
+	return keys, nil
 }
 
 // admit refuses a call of a conflist whose jobs select networks that this agent does not
@@ -188,12 +189,19 @@ func (p *Plugin) admit(command string, agent json.RawMessage) error {
 	}
 }
 
-// jobArgs returns identity and networks for args.cni, where the CNI conventions have the arguments of
-// the runtime.
-func (p *Plugin) jobArgs(ctx context.Context, id string, timeout json.RawMessage) (map[string]json.RawMessage, error) {
-	ctx, stop := limitRead(ctx, timeout)
+// jobArgs adds what the orchestrator says of the job to args.cni, where the CNI conventions have the
+// arguments of the runtime, and returns it.
+func (p *Plugin) jobArgs(ctx context.Context, env map[string]string, keys map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	command := env["CNI_COMMAND"]
+	if err := p.admit(command, keys["agent"]); err != nil {
+		return nil, err
+	}
+	if p.JobNetworks == nil || command != "ADD" && command != "CHECK" {
+		return nil, nil
+	}
+	ctx, stop := limitRead(ctx, keys["timeout"])
 	defer stop()
-	identity, networks, err := p.JobNetworks.Networks(ctx, id)
+	identity, networks, err := p.JobNetworks.Networks(ctx, env["CNI_CONTAINERID"])
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +212,10 @@ func (p *Plugin) jobArgs(ctx context.Context, id string, timeout json.RawMessage
 	if len(networks) > 0 && err == nil {
 		added["networks"], err = json.Marshal(networks)
 	}
-	return added, err
+	if err != nil {
+		return nil, err
+	}
+	return added, addArgs(keys, added)
 }
 
 // limitRead has a read end before the caller's time is over, which is the key timeout of the plugin

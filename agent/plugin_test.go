@@ -167,6 +167,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	var refused *api.Error
+	call.Build = "0.0.9 a"
 	if _, err := (&Plugin{}).Call(t.Context(), call); !errors.As(err, &refused) || refused.Status != http.StatusNotImplemented || !strings.Contains(err.Error(), `"0.0.9 a"`) {
 		t.Errorf("another build, and no plugin: %v", err)
 	}

@@ -41,7 +41,7 @@ func TestCarryOut(t *testing.T) {
 		{"ADD", prefer, nil, 0}, {"ADD", require, nil, 0},
 		{"ADD", prefer, gone, 0}, {"STATUS", prefer, gone, 0}, {"DEL", require, gone, 0}, {"GC", require, gone, 0},
 		{"ADD", require, gone, types.ErrTryAgainLater}, {"STATUS", require, gone, types.ErrTryAgainLater},
-		{"ADD", prefer, &shim.Refusal{Reason: "it hung", Spent: time.Hour}, types.ErrTryAgainLater},
+		{"ADD", prefer, &shim.Refusal{Reason: "it hung", Seconds: 3600}, types.ErrTryAgainLater},
 	} {
 		r := delegating(t, test.command, test.mode, test.refusal)
 		err := r.carryOut(func(*request) error { return ran })
@@ -59,7 +59,7 @@ func TestCarryOut(t *testing.T) {
 // what is set up as it would; without an agent that is an error. The time that has gone by is the call's.
 func TestBegun(t *testing.T) {
 	for _, begun := range []bool{false, true} {
-		r := delegating(t, "ADD", prefer, &shim.Refusal{Begun: begun, Spent: 30 * time.Minute})
+		r := delegating(t, "ADD", prefer, &shim.Refusal{Begun: begun, Seconds: 1800})
 		s, err := r.setup()
 		if deadline, _ := r.ctx.Deadline(); err != nil || s.Fresh == begun || time.Until(deadline) > 31*time.Minute {
 			t.Errorf("begun is %t: fresh is %t, %s left, %v", begun, s.Fresh, time.Until(deadline), err)

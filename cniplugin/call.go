@@ -36,8 +36,9 @@ type Call struct {
 	Getenv func(name string) string
 	// Config is the plugin configuration, which a runtime writes to standard input. Required.
 	Config io.Reader
-	// Args are added to args.cni of the configuration, which must not have them. Default: none.
-	Args map[string]json.RawMessage
+	// Args returns what is added to args.cni of a configuration that is valid, and has none of it yet.
+	// Its error is that of the call. Default: nothing is added.
+	Args func(context.Context) (map[string]json.RawMessage, error)
 	// Refusal is why the agent has not carried out the call, if the configuration delegates it. Nil: this
 	// is the agent.
 	Refusal *shim.Refusal

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -25,42 +24,46 @@ func testCall(command string) Call {
 	return Call{Getenv: func(name string) string { return map[string]string{"CNI_COMMAND": command}[name] }, Log: io.Discard}
 }
 
-// written returns what a function of this process writes to one of its files.
+// written returns the little that a function writes to one of the files of this process.
 func written(t *testing.T, file **os.File, run func()) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "written")
-	replaced, err := os.Create(path)
+	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer r.Close()
 	before := *file
-	*file = replaced
+	*file = w
 	run()
 	*file = before
-	text, err := os.ReadFile(path)
-	if err := errors.Join(err, replaced.Close()); err != nil {
+	_ = w.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
+// variables are those of a call.
+var variables = []string{"CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH", "CNI_NETNS_OVERRIDE"}
+
 // bySkel makes a call as package skel of CNI does, in the variables and the files of this process.
 func bySkel(t *testing.T, env map[string]string, config string, ran error) (printed, log string) {
 	t.Helper()
-	for _, name := range []string{"CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH", "CNI_NETNS_OVERRIDE"} {
-		t.Setenv(name, env[name])
+	for _, name := range variables {
+		os.Setenv(name, env[name])
 	}
-	path := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	stdin, err := os.Open(path)
+	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stdin.Close()
+	defer r.Close()
+	_, err = io.WriteString(w, config)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
 	before := os.Stdin
-	os.Stdin = stdin
+	os.Stdin = r
 	defer func() { os.Stdin = before }()
 	run := func(*skel.CmdArgs) error { return ran }
 	log = written(t, &os.Stderr, func() {
@@ -92,6 +95,9 @@ func byCall(t *testing.T, env map[string]string, config string, ran error) (prin
 
 // TestAsSkel: a call is refused as package skel refuses it, byte for byte.
 func TestAsSkel(t *testing.T) {
+	for _, name := range variables {
+		t.Setenv(name, "") // restores it
+	}
 	full := map[string]string{"CNI_CONTAINERID": "a1", "CNI_NETNS": "/run/netns/none", "CNI_IFNAME": "eth0", "CNI_PATH": "/opt/cni/bin"}
 	with := func(changes ...string) map[string]string {
 		env := map[string]string{}
@@ -113,24 +119,20 @@ func TestAsSkel(t *testing.T) {
 	for _, version := range []string{"0.2.0", "0.3.0", "0.4.0", "1.0.0", "1.1.0", "1.1.1", "1.2.0", "2.0.0", "1.0.0.0", "1.x"} {
 		configs = append(configs, fmt.Sprintf(`{"name": "m", "cniVersion": %q}`, version))
 	}
-	cases := 0
+	answers := []error{errors.New("ran"), types.NewError(7, "refused", "why"), fmt.Errorf("x: %w", types.NewError(11, "busy", "")), nil}
+	i := 0
 	for _, command := range []string{"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION", "", "add", "X"} {
-		for i, env := range envs {
+		for _, env := range envs {
 			env["CNI_COMMAND"] = command
 			for _, config := range configs {
-				for _, ran := range []error{errors.New("ran"), types.NewError(7, "refused", "why"), fmt.Errorf("x: %w", types.NewError(11, "busy", "")), nil} {
-					if ran == nil && command == "ADD" && env["CNI_NETNS"] == "/proc/self/ns/net" {
-						continue // ADD itself refuses it, see TestAdmitNetns
-					}
-					if testing.Short() && cases%7 != 0 {
-						cases++
-						continue
-					}
-					cases++
-					printed, log := byCall(t, env, config, ran)
-					if wantPrinted, wantLog := bySkel(t, env, config, ran); printed != wantPrinted || log != wantLog {
-						t.Errorf("%s, environment %d, %s, %v:\n%q and %q, skel has\n%q and %q", command, i, config, ran, printed, log, wantPrinted, wantLog)
-					}
+				i++
+				ran := answers[i%len(answers)]
+				if ran == nil && command == "ADD" && env["CNI_NETNS"] == "/proc/self/ns/net" {
+					continue // ADD itself refuses it, see TestAdmitNetns
+				}
+				printed, log := byCall(t, env, config, ran)
+				if wantPrinted, wantLog := bySkel(t, env, config, ran); printed != wantPrinted || log != wantLog {
+					t.Errorf("%v, %s, %v:\n%q and %q, skel has\n%q and %q", env, config, ran, printed, log, wantPrinted, wantLog)
 				}
 			}
 		}
@@ -150,15 +152,26 @@ func TestUnreadable(t *testing.T) {
 // TestAddedArgs: what the caller of the plugin adds is in args.cni, beside what is there.
 func TestAddedArgs(t *testing.T) {
 	c := testCall("ADD")
-	c.Args = map[string]json.RawMessage{argIdentity: json.RawMessage(`{"namespace": "prod"}`), "networks": json.RawMessage(`"storage"`)}
-	r, err := c.newRequest(t.Context(), &skel.CmdArgs{ContainerID: "a1", IfName: "eth0", Path: "/p", StdinData: fmt.Appendf(nil,
-		`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": "web", "stateDir": %q, "args": {"cni": {"networks.b": {}}}}`, t.TempDir())}, true)
+	var refused error
+	c.Args = func(context.Context) (map[string]json.RawMessage, error) {
+		return map[string]json.RawMessage{argIdentity: json.RawMessage(`{"namespace": "prod"}`), "networks": json.RawMessage(`"storage"`)}, refused
+	}
+	args := &skel.CmdArgs{ContainerID: "a1", IfName: "eth0", Path: "/p", StdinData: fmt.Appendf(nil,
+		`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": "web", "stateDir": %q, "args": {"cni": {"networks.b": {}}}}`, t.TempDir())}
+	r, err := c.newRequest(t.Context(), args, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.close()
 	s, err := r.setup()
-	if err != nil || s.Identity.Namespace != "prod" || len(s.Networks) != 2 || len(c.Args) != 2 || r.conf.PluginDir != "/p" {
+	if err != nil || s.Identity.Namespace != "prod" || len(s.Networks) != 2 || r.conf.PluginDir != "/p" {
 		t.Errorf("%+v, %v, plugins in %s", s, err, r.conf.PluginDir)
 	}
+	refused = errors.New("Nomad does not answer")
+	if _, err := c.newRequest(t.Context(), args, true); !errors.Is(err, refused) {
+		t.Errorf("%v, want that of Args", err)
+	}
+	args.StdinData = []byte(`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": 3}`)
+	_, err = c.newRequest(t.Context(), args, true)
+	requireError(t, err, types.ErrInvalidNetworkConfig, "primary")
 }

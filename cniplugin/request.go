@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
@@ -54,10 +56,8 @@ func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (
 		return nil, err
 	}
 	conf.PluginDir = cmp.Or(conf.PluginDir, args.Path)
-	if len(c.Args) > 0 {
-		given := conf.Args.CNI
-		conf.Args.CNI = maps.Clone(c.Args)
-		maps.Copy(conf.Args.CNI, given)
+	if err := c.addArgs(ctx, conf); err != nil {
+		return nil, err
 	}
 	r := &request{args: args, conf: conf, command: c.Getenv("CNI_COMMAND"), later: c.Later}
 	if conf.Agent != nil {
@@ -77,6 +77,18 @@ func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (
 	}
 	r.limit(ctx, output)
 	return r, nil
+}
+
+func (c Call) addArgs(ctx context.Context, to *conf) error {
+	if c.Args == nil {
+		return nil
+	}
+	added, err := c.Args(ctx)
+	if to.Args.CNI == nil {
+		to.Args.CNI = map[string]json.RawMessage{}
+	}
+	maps.Copy(to.Args.CNI, added)
+	return err
 }
 
 func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
@@ -104,7 +116,7 @@ func (r *request) limit(ctx context.Context, output io.Closer) {
 	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the \"timeout\" of the plugin configuration", r.conf.timeout))
 	left := r.conf.timeout
 	if r.refusal != nil {
-		left -= r.refusal.Spent
+		left -= time.Duration(r.refusal.Seconds * float64(time.Second))
 	}
 	limited, stop := context.WithTimeoutCause(ctx, left, cause)
 	r.ctx = limited

@@ -42,8 +42,8 @@ type Refusal struct {
 	Reason string `json:"reason"`
 	// Begun is whether the agent has begun the call, and may have done all of it.
 	Begun bool `json:"begun"`
-	// Spent is the part of the call's time that has gone by.
-	Spent time.Duration `json:"spent"`
+	// Seconds of the call's time have gone by.
+	Seconds float64 `json:"seconds"`
 }
 
 // delegated are the verbs that the agent carries out. CHECK needs only the record.
@@ -68,7 +68,7 @@ func (p Program) Run() (code int) {
 	if refusal == nil {
 		return p.answer(answer)
 	}
-	refusal.Spent = time.Since(began)
+	refusal.Seconds = time.Since(began).Seconds()
 	argument, err := json.Marshal(refusal)
 	if err != nil {
 		return p.fail(err)

@@ -208,8 +208,8 @@ func TestRefused(t *testing.T) {
 			if !did.became || did.stdin != text || did.refusal == nil || did.refusal.Begun != test.begun || !strings.Contains(did.refusal.Reason, test.reason) {
 				t.Fatalf("%+v, %+v", did, did.refusal)
 			}
-			if did.refusal.Spent < test.least || did.refusal.Spent > test.most {
-				t.Errorf("it took %s", did.refusal.Spent)
+			if took := did.refusal.Seconds; took < test.least.Seconds() || took > test.most.Seconds() {
+				t.Errorf("it took %f s", took)
 			}
 		})
 	}

@@ -174,6 +174,7 @@ func TestAgentIsKilledAtAnyInstant(t *testing.T) {
 			}
 		}
 	}
+	h.start() // it removes the socket of the last one
 }
 
 // TestConflistFollows: the agent updates its conflist while the configuration of the

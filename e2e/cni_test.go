@@ -169,8 +169,9 @@ func TestConformance(t *testing.T) {
 // startAgent starts an agent, and returns the keys that have calls delegated to it.
 func (h *host) startAgent() (keys string) {
 	h.t.Helper()
-	socket := filepath.Join(h.t.TempDir(), "run", "agent.sock")
-	cmd := h.command("agent", "--socket", socket, "--config", h.t.TempDir())
+	socket, config := filepath.Join(h.t.TempDir(), "run", "agent.sock"), h.t.TempDir()
+	sandbox.WriteFile(h.t, config+"/agent.hcl", "repair {\n mode = \"report\"\n}\n") // a test sees what CHECK repairs
+	cmd := h.command("agent", "--socket", socket, "--config", config)
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {

@@ -43,9 +43,8 @@ type Attacher interface {
 
 // CNI executes calls of CNI runtimes.
 type CNI interface {
-	// Call gets the environment and the configuration of the call, and returns the
-	// plugin's output; nil for none.
-	Call(ctx context.Context, env map[string]string, config []byte) ([]byte, error)
+	// Call returns the output of a call's plugin, which is JSON; nil for none.
+	Call(ctx context.Context, call api.CNI) ([]byte, error)
 }
 
 // Config configures an agent. The zero value is usable: every field has a default.

@@ -118,11 +118,11 @@ func (e *scripted) Detach(_ context.Context, id, iface string) error {
 // echo is a CNI that returns its configuration.
 type echo struct{}
 
-func (echo) Call(_ context.Context, env map[string]string, config []byte) ([]byte, error) {
-	if env["CNI_COMMAND"] == "DEL" {
+func (echo) Call(_ context.Context, call api.CNI) ([]byte, error) {
+	if call.Env["CNI_COMMAND"] == "DEL" {
 		return nil, nil
 	}
-	return config, nil
+	return call.Config, nil
 }
 
 // running is an agent that serves on a socket of its own.
@@ -318,7 +318,7 @@ func TestAnswers(t *testing.T) {
 		{"GET /v1/allocations/known/details", "", 200, 0, `"present":true`},
 		{"GET /v1/allocations/a/details", "", 404, 3, "not set up"},
 		{"GET /v1/allocations/known/details", "{}", 400, 6, ""},
-		{"POST /v1/cni", `{"env": ` + add + `, "config": {"a": 1}}`, 200, 0, `{"a":1}`},
+		{"POST /v1/cni", `{"env": ` + add + `, "config": {"a": 1}}`, 200, 0, `{"a": 1}`},
 		{"POST /v1/cni", `{"env": ` + del + `, "config": {}}`, 204, 0, ""},
 		{"POST /v1/cni", `{"env": {"LD_PRELOAD": "x"}, "config": {}}`, 422, 4, "LD_PRELOAD"},
 		{"POST /v1/cni", `{"env": {}, "config": {}}`, 422, 4, "CNI_COMMAND is missing"},

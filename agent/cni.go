@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -17,6 +16,9 @@ import (
 
 // parameters are those of the CNI specification, section 3, "Parameters".
 var parameters = []string{"CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS", "CNI_NETNS_OVERRIDE", "CNI_PATH"}
+
+// printed is the output of a plugin, which a caller prints as it is.
+type printed []byte
 
 func (a *Agent) postCNI(r *http.Request) (any, error) {
 	var body api.CNI
@@ -35,12 +37,12 @@ func (a *Agent) postCNI(r *http.Request) (any, error) {
 		return nil, unsupported("this agent does not execute CNI calls")
 	}
 	began := time.Now()
-	result, err := a.config.CNI.Call(r.Context(), body.Env, body.Config)
+	result, err := a.config.CNI.Call(r.Context(), body)
 	a.metrics.cniCall(body.Env["CNI_COMMAND"], time.Since(began), err)
 	if err != nil || len(result) == 0 {
 		return nil, err
 	}
-	return json.RawMessage(result), nil
+	return printed(result), nil
 }
 
 func environment(reason string) error {

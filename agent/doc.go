@@ -6,8 +6,8 @@
 //
 // Nothing depends on the agent. It uses the same records and locks as the command line and the CNI
 // plugin, which work at the same time. Work that an agent leaves incomplete is completed or undone
-// by the next agent or command. A CNI call by the agent executes allocnet-cni as a runtime does,
-// so the result is the same with and without the agent.
+// by the next agent or command. A CNI call by the agent runs what allocnet-cni runs, so the result is the
+// same with and without the agent.
 //
 // # Garbage collection
 //
@@ -26,9 +26,9 @@
 // # Stopping
 //
 // When the context of Serve ends, the agent refuses new work, completes the requests in flight,
-// and closes the socket. A set-up that is still in flight after Config.DrainTimeout is undone. The
-// plugin of a CNI call ends with the agent and undoes its work, so that its caller can do the work
-// itself.
+// and closes the socket. A set-up that is still in flight after Config.DrainTimeout is undone. A
+// CNI call of an agent that is killed leaves what one of allocnet-cni leaves that is killed: its caller
+// does the work itself.
 //
 // # Adding to it
 //

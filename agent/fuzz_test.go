@@ -100,13 +100,13 @@ func requireAnswer(t *testing.T, w *httptest.ResponseRecorder, path string) {
 // parameters. No other part of the test fails with status 500.
 type cniOnly struct{}
 
-func (cniOnly) Call(_ context.Context, env map[string]string, config []byte) ([]byte, error) {
-	for name := range env {
+func (cniOnly) Call(_ context.Context, call api.CNI) ([]byte, error) {
+	for name := range call.Env {
 		if !slices.Contains(parameters, name) {
 			return nil, fmt.Errorf("the plugin gets the variable %q", name)
 		}
 	}
-	return config, nil
+	return call.Config, nil
 }
 
 // TestPeers: only users with access get an answer, on any path, and only on a

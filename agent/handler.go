@@ -171,13 +171,18 @@ func send(w http.ResponseWriter, status int, value any) {
 		w.WriteHeader(status)
 		return
 	}
-	data, err := json.Marshal(value)
-	if err != nil { // a result that is not JSON, which libcni would have refused
-		status, data = http.StatusInternalServerError, []byte(`{"cniVersion":"1.1.0","code":999,"msg":"the answer cannot be encoded"}`)
+	data, whole := value.(printed)
+	if !whole {
+		encoded, err := json.Marshal(value)
+		if err != nil { // a result that is not JSON, which libcni would have refused
+			status, encoded = http.StatusInternalServerError, []byte(`{"cniVersion":"1.1.0","code":999,"msg":"the answer cannot be encoded"}`)
+		}
+		data = append(encoded, '\n')
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data))) // a reader knows whether it has all
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // the client has disconnected
+	_, _ = w.Write(data) // the client has disconnected
 }
 
 // read decodes the body of a request: one JSON value without unknown keys.

@@ -17,17 +17,20 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/cniplugin"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/searchpath"
+	"github.com/allocnet/allocnet/internal/version"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
 
-// PluginName is the CNI plugin that the agent executes.
-const PluginName = "allocnet-cni"
+// PluginName is the CNI plugin whose work the agent does.
+const PluginName = cniplugin.Name
 
 // NetworkSource reads the networks that a job selects outside of the CNI call.
 type NetworkSource interface {
@@ -38,24 +41,95 @@ type NetworkSource interface {
 	Forget(id string) error
 }
 
-// Plugin is a CNI that executes the plugin as a runtime does, so that a call has
-// the same effect with and without the agent.
+// Plugin is a CNI that does what allocnet-cni does, so that a call has the same effect with and
+// without the agent.
 type Plugin struct {
-	// Path is the plugin's, inside Chroot. Required.
+	// Path is that of allocnet-cni, inside Chroot. It is executed for the calls of another build than
+	// the agent's, of which only that knows what it expects. Empty: these are not supported.
 	Path string
+	// Executed is whether Path is executed for each call, as with a Chroot. Default: the agent does the
+	// work in its own process.
+	Executed bool
 	// Chroot is where the host's files are; the plugin and those that it
 	// delegates to run there. Empty: where the agent runs.
 	Chroot string
 	// JobNetworks are added to the networks of the call, with the identity. Nil: none.
 	JobNetworks NetworkSource
+	// Log gets what calls in this process log. Default: nothing does.
+	Log hclog.Logger
 }
 
 var _ CNI = (*Plugin)(nil)
 
-// Call executes the plugin. The error is the *types.Error of its output, or has its
-// exit status.
-func (p *Plugin) Call(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
-	config, err := p.prepare(ctx, env, config)
+// Call carries out a call, and returns what the plugin prints.
+func (p *Plugin) Call(ctx context.Context, call api.CNI) ([]byte, error) {
+	elsewhere, err := p.elsewhere(call.Build)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := pluginKeys(call.Config)
+	if err != nil {
+		return nil, err
+	}
+	var printed []byte
+	if elsewhere {
+		printed, err = p.execute(ctx, call.Env, keys)
+	} else {
+		printed, err = p.run(ctx, call, keys)
+	}
+	if err == nil && call.Env["CNI_COMMAND"] == "DEL" && p.JobNetworks != nil {
+		err = p.JobNetworks.Forget(call.Env["CNI_CONTAINERID"])
+	}
+	return printed, err
+}
+
+// elsewhere tells whether the calls of a build are carried out by a process of their own.
+func (p *Plugin) elsewhere(build string) (bool, error) {
+	skew := build != "" && build != version.Build()
+	if skew && p.Path == "" {
+		return false, unsupported(fmt.Sprintf("the caller is build %q, and the agent %q: restart the agent, or install %s of its build in a directory of plugin_dirs", build, version.Build(), PluginName))
+	}
+	return skew || p.Executed || p.Chroot != "", nil
+}
+
+// run carries out a call in this process. Nothing of the error tells that of an engine from that of a
+// plugin, as if it were executed.
+func (p *Plugin) run(ctx context.Context, call api.CNI, keys map[string]json.RawMessage) ([]byte, error) {
+	var refused error
+	c := cniplugin.Call{
+		Getenv: func(name string) string { return call.Env[name] }, Config: bytes.NewReader(call.Config),
+		Args: func(ctx context.Context) (added map[string]json.RawMessage, err error) {
+			added, refused = p.jobArgs(ctx, call.Env, keys)
+			return added, refused
+		},
+	}
+	if p.Log != nil {
+		c.Log = p.Log.StandardWriter(&hclog.StandardLoggerOptions{InferLevels: true, InferLevelsWithTimestamp: true})
+	}
+	c.Later = func(config []byte) error {
+		again := c
+		again.Config, again.Args = bytes.NewReader(config), nil
+		go again.RetryPending(context.WithoutCancel(ctx)) //nolint:errcheck // it is logged; with the agent ends the retry, too, and what is pending is on record
+		return nil
+	}
+	printed, failed := c.Run(ctx)
+	switch {
+	case refused != nil:
+		return nil, refused
+	case failed != nil:
+		return nil, &api.Error{Code: failed.Code, Msg: failed.Msg, Details: failed.Details, Status: http.StatusInternalServerError}
+	}
+	return printed, nil
+}
+
+// execute executes the plugin as a runtime does, without the key agent, with which it would call the
+// agent again. The error is the *types.Error of its output, or has its exit status.
+func (p *Plugin) execute(ctx context.Context, env map[string]string, keys map[string]json.RawMessage) ([]byte, error) {
+	if _, err := p.jobArgs(ctx, env, keys); err != nil {
+		return nil, err
+	}
+	delete(keys, "agent")
+	config, err := json.Marshal(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +151,6 @@ func (p *Plugin) Call(ctx context.Context, env map[string]string, config []byte)
 	if err := cmd.Run(); err != nil {
 		return nil, p.failure(stdout.Bytes(), stderr.String(), err)
 	}
-	if env["CNI_COMMAND"] == "DEL" && p.JobNetworks != nil {
-		return nil, p.JobNetworks.Forget(env["CNI_CONTAINERID"])
-	}
 	return bytes.TrimSpace(stdout.Bytes()), nil
 }
 
@@ -91,10 +162,8 @@ func (p *Plugin) failure(stdout []byte, stderr string, err error) error {
 	return fmt.Errorf("%s: %w: %s", filepath.Base(p.Path), err, strings.TrimSpace(stderr))
 }
 
-// prepare removes the key agent from the configuration, with which the plugin would
-// call the agent again, and adds what the orchestrator says of the job.
-func (p *Plugin) prepare(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
-	var keys map[string]json.RawMessage
+// pluginKeys returns the keys of a plugin configuration.
+func pluginKeys(config []byte) (keys map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(config, &keys); err != nil {
 		return nil, decodingFailure(err)
 	}
@@ -102,16 +171,7 @@ func (p *Plugin) prepare(ctx context.Context, env map[string]string, config []by
 	if err := json.Unmarshal(keys["type"], &kind); err != nil || kind != PluginName {
 		return nil, decodingFailure(fmt.Errorf("type %s: want %q, the plugin that the agent runs", keys["type"], PluginName))
 	}
-	if err := p.admit(env["CNI_COMMAND"], keys["agent"]); err != nil {
-		return nil, err
-	}
-	delete(keys, "agent")
-	if p.JobNetworks != nil && (env["CNI_COMMAND"] == "ADD" || env["CNI_COMMAND"] == "CHECK") {
-		if err := p.addJob(ctx, env["CNI_CONTAINERID"], keys); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(keys)
+	return keys, nil
 }
 
 // admit refuses a call of a conflist whose jobs select networks that this agent does not
@@ -129,23 +189,33 @@ func (p *Plugin) admit(command string, agent json.RawMessage) error {
 	}
 }
 
-// addJob adds identity and networks to args.cni, where the CNI conventions have the
-// arguments of the runtime.
-func (p *Plugin) addJob(ctx context.Context, id string, keys map[string]json.RawMessage) error {
+// jobArgs adds what the orchestrator says of the job to args.cni, where the CNI conventions have the
+// arguments of the runtime, and returns it.
+func (p *Plugin) jobArgs(ctx context.Context, env map[string]string, keys map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+	command := env["CNI_COMMAND"]
+	if err := p.admit(command, keys["agent"]); err != nil {
+		return nil, err
+	}
+	if p.JobNetworks == nil || command != "ADD" && command != "CHECK" {
+		return nil, nil
+	}
 	ctx, stop := limitRead(ctx, keys["timeout"])
 	defer stop()
-	identity, networks, err := p.JobNetworks.Networks(ctx, id)
+	identity, networks, err := p.JobNetworks.Networks(ctx, env["CNI_CONTAINERID"])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	added := map[string]any{}
+	added := map[string]json.RawMessage{}
 	if identity != (policy.Identity{}) {
-		added["identity"] = identity
+		added["identity"], err = json.Marshal(identity)
 	}
-	if len(networks) > 0 {
-		added["networks"] = networks
+	if len(networks) > 0 && err == nil {
+		added["networks"], err = json.Marshal(networks)
 	}
-	return addArgs(keys, added)
+	if err != nil {
+		return nil, err
+	}
+	return added, addArgs(keys, added)
 }
 
 // limitRead has a read end before the caller's time is over, which is the key timeout of the plugin
@@ -162,7 +232,7 @@ func limitRead(ctx context.Context, timeout json.RawMessage) (context.Context, c
 	return context.WithTimeoutCause(ctx, limit, errdefs.New(errdefs.Timeout, fmt.Sprintf("no answer within %s", limit)))
 }
 
-func addArgs(keys map[string]json.RawMessage, added map[string]any) error {
+func addArgs(keys, added map[string]json.RawMessage) error {
 	if len(added) == 0 {
 		return nil
 	}
@@ -179,11 +249,7 @@ func addArgs(keys map[string]json.RawMessage, added map[string]any) error {
 		if args["cni"][key] != nil {
 			return decodingFailure(fmt.Errorf("args.cni.%s: is set already, and Nomad has it for this allocation, too", key))
 		}
-		data, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
-		args["cni"][key] = data
+		args["cni"][key] = value
 	}
 	data, err := json.Marshal(args)
 	keys["args"] = data

@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/version"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -47,7 +48,7 @@ func script(t *testing.T, text string) *Plugin {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), PluginName)
 	write(t, path, "#!/bin/sh\n"+text)
-	return &Plugin{Path: path}
+	return &Plugin{Path: path, Executed: true}
 }
 
 func TestPluginCall(t *testing.T) {
@@ -55,7 +56,7 @@ func TestPluginCall(t *testing.T) {
 	source := &noted{}
 	p.JobNetworks = source
 	call := func(command, id, config string) (string, error) {
-		result, err := p.Call(context.Background(), map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": id}, []byte(config))
+		result, err := p.Call(context.Background(), api.CNI{Env: map[string]string{"CNI_COMMAND": command, "CNI_CONTAINERID": id}, Config: []byte(config)})
 		return string(result), err
 	}
 	for _, test := range []struct{ command, id, config, want string }{
@@ -104,7 +105,7 @@ func TestSilentNomad(t *testing.T) {
 	p.JobNetworks = silent{}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	_, err := p.Call(ctx, map[string]string{"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a"}, []byte(`{"type": "allocnet-cni", "timeout": "60ms"}`))
+	_, err := p.Call(ctx, api.CNI{Env: map[string]string{"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a"}, Config: []byte(`{"type": "allocnet-cni", "timeout": "60ms"}`)})
 	if err == nil || err.Error() != "no answer within 50ms" || api.StatusOf(err) != http.StatusGatewayTimeout {
 		t.Errorf("%v, status %d", err, api.StatusOf(err))
 	}
@@ -116,13 +117,13 @@ func TestPluginWithoutJobNetworks(t *testing.T) {
 	p := script(t, `cat`)
 	const conflist = `{"type": "allocnet-cni", "agent": {"mode": "require", "jobNetworks": true}}`
 	for verb, refuses := range map[string]bool{"ADD": true, "STATUS": true, "CHECK": false, "DEL": false, "GC": false} {
-		_, err := p.Call(t.Context(), map[string]string{"CNI_COMMAND": verb, "CNI_CONTAINERID": "a"}, []byte(conflist))
+		_, err := p.Call(t.Context(), api.CNI{Env: map[string]string{"CNI_COMMAND": verb, "CNI_CONTAINERID": "a"}, Config: []byte(conflist)})
 		var refused *api.Error
 		if errors.As(err, &refused) != refuses || refuses && (refused.Code != api.CodeInvalidConfig || !strings.Contains(err.Error(), "job_networks = true")) {
 			t.Errorf("%s: %v, want refused: %t", verb, err, refuses)
 		}
 	}
-	if _, err := p.Call(t.Context(), map[string]string{"CNI_COMMAND": "ADD"}, []byte(`{"type": "allocnet-cni", "agent": {"mode": "require"}}`)); err != nil {
+	if _, err := p.Call(t.Context(), api.CNI{Env: map[string]string{"CNI_COMMAND": "ADD"}, Config: []byte(`{"type": "allocnet-cni", "agent": {"mode": "require"}}`)}); err != nil {
 		t.Errorf("without job networks: %v", err)
 	}
 }
@@ -136,21 +137,43 @@ func decoded(t *testing.T, text string) (value any) {
 }
 
 func TestPluginFails(t *testing.T) {
-	const config = `{"type": "allocnet-cni"}`
-	env := map[string]string{"CNI_COMMAND": "ADD"}
-	_, err := script(t, `echo '{"code": 11, "msg": "busy"}'; exit 1`).Call(context.Background(), env, []byte(config))
+	call := api.CNI{Env: map[string]string{"CNI_COMMAND": "ADD"}, Config: []byte(`{"type": "allocnet-cni"}`)}
+	_, err := script(t, `echo '{"code": 11, "msg": "busy"}'; exit 1`).Call(context.Background(), call)
 	var own *types.Error
 	if !errors.As(err, &own) || own.Code != 11 {
 		t.Errorf("an error of the plugin's own: %v", err)
 	}
-	_, err = script(t, `echo boom >&2; exit 3`).Call(context.Background(), env, []byte(config))
+	_, err = script(t, `echo boom >&2; exit 3`).Call(context.Background(), call)
 	if err == nil || !strings.Contains(err.Error(), "exit status 3: boom") {
 		t.Errorf("without a word: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err = script(t, `sleep 60`).Call(ctx, env, []byte(config)); err == nil {
+	if _, err = script(t, `sleep 60`).Call(ctx, call); err == nil {
 		t.Error("cancelled, and no error")
+	}
+}
+
+// TestElsewhere: the call of another build than the agent's is one of its plugin.
+func TestElsewhere(t *testing.T) {
+	call := api.CNI{Env: map[string]string{"CNI_COMMAND": "STATUS", "CNI_PATH": "/p"}, Config: []byte(`{"type": "allocnet-cni", "name": "m", "cniVersion": "1.0.0"}`)}
+	p := script(t, "cat")
+	p.Executed = false
+	for build, executed := range map[string]bool{"": false, version.Build(): false, "0.0.9 a": true} {
+		call.Build = build
+		printed, err := p.Call(t.Context(), call)
+		if executed != (err == nil && strings.Contains(string(printed), "allocnet-cni")) {
+			t.Errorf("build %q: %s, %v, want it executed: %t", build, printed, err, executed)
+		}
+	}
+	var refused *api.Error
+	call.Build = "0.0.9 a"
+	if _, err := (&Plugin{}).Call(t.Context(), call); !errors.As(err, &refused) || refused.Status != http.StatusNotImplemented || !strings.Contains(err.Error(), `"0.0.9 a"`) {
+		t.Errorf("another build, and no plugin: %v", err)
+	}
+	call.Build = ""
+	if _, err := (&Plugin{}).Call(t.Context(), call); !errors.As(err, &refused) || refused.Status != http.StatusInternalServerError || refused.Code != types.ErrIncompatibleCNIVersion {
+		t.Errorf("in this process: %v", err)
 	}
 }
 
@@ -160,12 +183,12 @@ func TestRootPluginInChroot(t *testing.T) {
 	// path is looked up there.
 	p := script(t, `cat`)
 	p.Chroot = t.TempDir()
-	_, err := p.Call(context.Background(), map[string]string{"CNI_COMMAND": "ADD"}, []byte(`{"type": "allocnet-cni"}`))
+	_, err := p.Call(context.Background(), api.CNI{Env: map[string]string{"CNI_COMMAND": "ADD"}, Config: []byte(`{"type": "allocnet-cni"}`)})
 	if err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("outside of the chroot: %v", err)
 	}
 	p.Chroot = "/"
-	if _, err := p.Call(context.Background(), map[string]string{"CNI_COMMAND": "ADD"}, []byte(`{"type": "allocnet-cni"}`)); err != nil {
+	if _, err := p.Call(context.Background(), api.CNI{Env: map[string]string{"CNI_COMMAND": "ADD"}, Config: []byte(`{"type": "allocnet-cni"}`)}); err != nil {
 		t.Errorf("in a chroot that has it: %v", err)
 	}
 }

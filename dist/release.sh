@@ -34,7 +34,7 @@ for architecture in $architectures; do
 	bin=$programs/$architecture
 	cp LICENSE "$bin/"
 	tar -C "$bin" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -c . | gzip -9n >"$out/allocnet_${version}_linux_$architecture.tar.gz"
-	CGO_ENABLED=0 GOOS=linux GOARCH=$architecture "$sbom" allocnet "$version" "$bin" allocnet allocnet-cni allocnet-ipam >"$out/allocnet_${version}_linux_$architecture.spdx.json"
+	CGO_ENABLED=0 GOOS=linux GOARCH=$architecture "$sbom" allocnet "$version" "$bin" allocnet allocnet-cni allocnet-cni-engine allocnet-ipam >"$out/allocnet_${version}_linux_$architecture.spdx.json"
 	ARCHITECTURE=$architecture NATIVE=$programs/$(go env GOHOSTARCH)/allocnet dist/package.sh "$nfpm" "$bin" "$out"
 done
 cd "$out"

@@ -19,7 +19,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -149,43 +151,71 @@ func inside(t *testing.T, c *libcni.RuntimeConf) []string {
 }
 
 // TestConformance goes through the life of a container in every version of the
-// specification.
+// specification, and through the agent.
 func TestConformance(t *testing.T) {
 	versions := version.VersionsStartingFrom("0.3.0").SupportedVersions()
 	if testing.Short() {
 		versions = []string{versions[0], "0.4.0", versions[len(versions)-1]} // 0.4.0 is the first with CHECK; the others are as one of these
 	}
 	for _, v := range versions {
-		t.Run(v, func(t *testing.T) {
-			h := newHost(t)
-			r := h.runtime(v, `"primary": "web", "networks": "peer"`)
-			c := h.container("c1", "networks=storage@data0,vlan")
-			c.CapabilityArgs = map[string]any{"portMappings": []map[string]any{{"HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": ""}}}
-			r.del(c) // of a container without attachments
+		t.Run(v, func(t *testing.T) { requireConformance(newHost(t), v, "") })
+	}
+	t.Run("by the agent", func(t *testing.T) {
+		h := newHost(t)
+		requireConformance(h, "1.1.0", h.startAgent())
+	})
+}
 
-			result := r.add(c)
-			if got := inside(t, c); !slices.Equal(got, []string{"data0", "eth0", "net2", "net3"}) {
-				t.Errorf("interfaces inside: %v", got)
-			}
-			if len(result.IPs) != 1 || !strings.HasPrefix(result.IPs[0].Address.String(), "10.88.") || result.Interfaces[*result.IPs[0].Interface].Name != "eth0" {
-				t.Errorf("result: %+v, want the primary's alone", result)
-			}
-			serve(t, c.NetNS, ":80", "c1 here")
-			if text, err := get("http://127.0.0.1:8080"); err != nil || text != "c1 here" {
-				t.Errorf("the published port answers %q, %v", text, err)
-			}
+// startAgent starts an agent, and returns the keys that have calls delegated to it.
+func (h *host) startAgent() (keys string) {
+	h.t.Helper()
+	socket, config := filepath.Join(h.t.TempDir(), "run", "agent.sock"), h.t.TempDir()
+	sandbox.WriteFile(h.t, config+"/agent.hcl", "repair {\n mode = \"report\"\n}\n") // a test sees what CHECK repairs
+	cmd := h.command("agent", "--socket", socket, "--config", config)
+	var log strings.Builder
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		_ = cmd.Process.Signal(unix.SIGTERM)
+		if err := cmd.Wait(); err != nil || strings.Contains(log.String(), "DATA RACE") {
+			h.t.Errorf("the agent ended with %v\n%s", err, log.String())
+		}
+	})
+	sandbox.Eventually(h.t, "the agent is ready", func() bool { return client.New(socket).Ready(context.Background()) == nil }, func() string { return "" })
+	return fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, socket)
+}
 
-			r.refuseAdd(c, 101, "c1", "set up already")
-			if text, err := get("http://127.0.0.1:8080"); err != nil || text != "c1 here" {
-				t.Errorf("after a second ADD the port answers %q, %v", text, err)
-			}
-			r.requireChecks(v, c)
-			r.del(c)
-			r.del(c)
-			if got := inside(t, c); len(got) != 0 {
-				t.Errorf("left inside: %v", got)
-			}
-		})
+func requireConformance(h *host, cniVersion, keys string) {
+	t := h.t
+	t.Helper()
+	r := h.runtime(cniVersion, `"primary": "web", "networks": "peer"`+keys)
+	c := h.container("c1", "networks=storage@data0,vlan")
+	c.CapabilityArgs = map[string]any{"portMappings": []map[string]any{{"HostPort": 8080, "ContainerPort": 80, "Protocol": "tcp", "HostIP": ""}}}
+	r.del(c) // of a container without attachments
+
+	result := r.add(c)
+	if got := inside(t, c); !slices.Equal(got, []string{"data0", "eth0", "net2", "net3"}) {
+		t.Errorf("interfaces inside: %v", got)
+	}
+	if len(result.IPs) != 1 || !strings.HasPrefix(result.IPs[0].Address.String(), "10.88.") || result.Interfaces[*result.IPs[0].Interface].Name != "eth0" {
+		t.Errorf("result: %+v, want the primary's alone", result)
+	}
+	serve(t, c.NetNS, ":80", "c1 here")
+	if text, err := get("http://127.0.0.1:8080"); err != nil || text != "c1 here" {
+		t.Errorf("the published port answers %q, %v", text, err)
+	}
+
+	r.refuseAdd(c, 101, "c1", "set up already")
+	if text, err := get("http://127.0.0.1:8080"); err != nil || text != "c1 here" {
+		t.Errorf("after a second ADD the port answers %q, %v", text, err)
+	}
+	r.requireChecks(cniVersion, c)
+	r.del(c)
+	r.del(c)
+	if got := inside(t, c); len(got) != 0 {
+		t.Errorf("left inside: %v", got)
 	}
 }
 

@@ -49,6 +49,9 @@ type CNI struct {
 	Env map[string]string `json:"env"`
 	// Config is what a plugin gets on stdin.
 	Config json.RawMessage `json:"config"`
+	// Build is the caller's. The call of another build than the agent's is carried out by the plugin
+	// that is installed. Empty: what the agent does is right.
+	Build string `json:"build,omitempty"`
 }
 
 // Setup is the body of PUT /v1/allocations/{id}: the networks and ports of an

@@ -102,20 +102,6 @@ func (c *Client) Detach(ctx context.Context, id, iface string) error {
 	return err
 }
 
-// CNI delegates a CNI call to the agent, and returns the plugin's output; nil for
-// none. It is not retried: CNI runtimes retry.
-func (c *Client) CNI(ctx context.Context, env map[string]string, config []byte) ([]byte, error) {
-	body, err := json.Marshal(api.CNI{Env: env, Config: config})
-	if err != nil {
-		return nil, err
-	}
-	result, err := once[json.RawMessage](ctx, c, http.MethodPost, api.PathCNI, body)
-	if err != nil || result == nil {
-		return nil, err
-	}
-	return *result, nil
-}
-
 // Networks returns the networks of the CNI configuration directories.
 func (c *Client) Networks(ctx context.Context) (*api.Networks, error) {
 	return call[api.Networks](ctx, c, http.MethodGet, api.PathNetworks, nil)

@@ -136,8 +136,8 @@ type Multi struct {
 
 // CNI configures the execution of CNI calls.
 type CNI struct {
-	// Plugin is the path of allocnet-cni. Empty: the one in the plugin
-	// directories.
+	// Plugin is the path of allocnet-cni, which is executed for each call. Empty: the agent
+	// does the work itself; in a chroot the one in the plugin directories is executed.
 	Plugin string
 	// Chroot is the mount point of the host's root, for an agent in a container.
 	// Empty: /.

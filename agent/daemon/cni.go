@@ -41,8 +41,8 @@ func (d *Daemon) newConflist() *agent.Conflist {
 	return &agent.Conflist{Path: path, Source: m.Source, Multi: multi, Metrics: d.metrics, Logger: d.log}
 }
 
-// cni runs the CNI plugin: the configured one, else the one in the plugin
-// directories. It is nil without a plugin, and with the hook "noop".
+// cni does the work of the CNI plugin. The configured one is executed, and in a chroot else the one in
+// the plugin directories. It is nil without a plugin in a chroot, and with the hook "noop".
 func (d *Daemon) cni() agent.CNI {
 	if d.config.Hook == hook.NoOp {
 		return nil
@@ -57,10 +57,10 @@ func (d *Daemon) cni() agent.CNI {
 			path = filepath.Join(dir, agent.PluginName)
 		}
 	}
-	if path == "" {
+	if path == "" && chroot != "" {
 		return nil
 	}
-	p := &agent.Plugin{Path: path, Chroot: chroot}
+	p := &agent.Plugin{Path: path, Executed: d.config.CNI.Plugin != "", Chroot: chroot, Log: d.log}
 	if d.nomad != nil && d.config.Nomad.JobNetworks {
 		p.JobNetworks = d.nomad
 	}

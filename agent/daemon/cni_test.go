@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
@@ -26,8 +27,8 @@ func writeFile(t *testing.T, path string) {
 	}
 }
 
-// TestCNI: the agent executes the configured plugin, else the one in the plugin
-// directories, which are inside of the chroot.
+// TestCNI: the agent executes the configured plugin, and that in the plugin directories for other
+// builds, or if they are inside of the chroot.
 func TestCNI(t *testing.T) {
 	root := t.TempDir()
 	writeFile(t, root+"/second/allocnet-cni")
@@ -40,12 +41,13 @@ func TestCNI(t *testing.T) {
 		config config.Config
 		want   *agent.Plugin
 	}{
-		"configured":         {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/host"}, PluginDirs: dirs}, &agent.Plugin{Path: "/p", Chroot: "/host"}},
+		"configured":         {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/host"}, PluginDirs: dirs}, &agent.Plugin{Path: "/p", Executed: true, Chroot: "/host"}},
 		"in the directories": {config.Config{PluginDirs: dirs}, &agent.Plugin{Path: root + "/second/allocnet-cni"}},
 		"in the chroot":      {config.Config{CNI: config.CNI{Chroot: root}, PluginDirs: []string{"/second"}}, &agent.Plugin{Path: "/second/allocnet-cni", Chroot: root}},
 		"a link":             {config.Config{CNI: config.CNI{Chroot: linked}, PluginDirs: []string{"/"}}, &agent.Plugin{Path: "/allocnet-cni", Chroot: linked}},
-		"in the host's root": {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/"}}, &agent.Plugin{Path: "/p"}},
-		"nowhere":            {config.Config{PluginDirs: dirs[:1]}, nil},
+		"in the host's root": {config.Config{CNI: config.CNI{Plugin: "/p", Chroot: "/"}}, &agent.Plugin{Path: "/p", Executed: true}},
+		"nowhere":            {config.Config{PluginDirs: dirs[:1]}, &agent.Plugin{}},
+		"not in the chroot":  {config.Config{CNI: config.CNI{Chroot: root}, PluginDirs: []string{"/first"}}, nil},
 	} {
 		got := newTestDaemon(t, test.config).cni()
 		if test.want == nil {
@@ -54,7 +56,7 @@ func TestCNI(t *testing.T) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(agent.CNI(test.want), got); diff != "" {
+		if diff := cmp.Diff(agent.CNI(test.want), got, cmpopts.IgnoreFields(agent.Plugin{}, "Log")); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

@@ -33,7 +33,7 @@ func TestLinkedPackages(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	cmd := exec.Command(sandbox.RequireSmall(t, name))
+	cmd := exec.Command(sandbox.RequireSmall(t, name, map[string]int64{name: sandbox.PluginBytes}))
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CNI_COMMAND=VERSION"}
 	out, err := cmd.CombinedOutput()
 	if want := `"supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]`; err != nil || !strings.Contains(string(out), want) {

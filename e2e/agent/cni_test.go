@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -130,6 +131,50 @@ func TestAgentIsKilledDuringACall(t *testing.T) {
 			t.Fatalf("round %d: DEL: %s", i, stderr)
 		}
 	}
+}
+
+// TestAgentIsKilledAtAnyInstant kills the agent at instants of its calls, one after another from their begin
+// to their end. The plugin completes each call: it attaches what the agent has begun to attach, or takes what
+// is attached, and nothing is left of a DEL.
+func TestAgentIsKilledAtAnyInstant(t *testing.T) {
+	h := newHost(t)
+	h.namespace("c5")
+	const instants = 8
+	for _, verb := range []string{"ADD", "DEL"} {
+		var took time.Duration // of a call of which the agent is not killed
+		for i := range instants + 1 {
+			h.start()
+			if verb == "DEL" {
+				h.requireAdded(h.cni("ADD", "c5", "prefer"))
+			}
+			begun, ended := time.Now(), make(chan struct{})
+			var stdout, stderr string
+			var code int
+			go func() {
+				stdout, stderr, code = h.cni(verb, "c5", "prefer")
+				close(ended)
+			}()
+			if i == 0 {
+				<-ended
+				took = time.Since(begun)
+			}
+			time.Sleep(time.Duration(i) * took / instants)
+			h.end(unix.SIGKILL)
+			<-ended
+			if verb == "ADD" {
+				h.requireAdded(stdout, stderr, code)
+				if _, stderr, code := h.cni("DEL", "c5", "prefer"); code != 0 {
+					t.Fatalf("instant %d: DEL: %s", i, stderr)
+				}
+			} else if code != 0 {
+				t.Fatalf("instant %d: DEL: %d %s\n%s", i, code, stdout, stderr)
+			}
+			if out, code := h.allocnet("status", "c5"); code == 0 {
+				t.Fatalf("%s, instant %d: it is on record still:\n%s", verb, i, out)
+			}
+		}
+	}
+	h.start() // it removes the socket of the last one
 }
 
 // TestConflistFollows: the agent updates its conflist while the configuration of the

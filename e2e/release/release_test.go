@@ -49,7 +49,7 @@ func TestLongRelease(t *testing.T) {
 		base := filepath.Join(dir, "allocnet_"+version.Version)
 		programs := unpack(t, base+"_linux_"+architecture+".tar.gz")
 		modules := map[string]string{}
-		for _, name := range []string{"allocnet", "allocnet-cni", "allocnet-ipam"} {
+		for _, name := range []string{"allocnet", "allocnet-cni", "allocnet-cni-engine", "allocnet-ipam"} {
 			requireStatic(t, architecture+"/"+name, programs[name], machine)
 			addModules(t, modules, programs[name])
 		}
@@ -293,7 +293,7 @@ func requireRPM(t *testing.T, path, architecture string, programs map[string][]b
 func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more ...string) {
 	t.Helper()
 	for file, program := range map[string]string{
-		"usr/bin/allocnet": "allocnet", "opt/cni/bin/allocnet-cni": "allocnet-cni", "opt/cni/bin/allocnet-ipam": "allocnet-ipam",
+		"usr/bin/allocnet": "allocnet", "opt/cni/bin/allocnet-cni": "allocnet-cni", "opt/cni/bin/allocnet-cni-engine": "allocnet-cni-engine", "opt/cni/bin/allocnet-ipam": "allocnet-ipam",
 	} {
 		if !bytes.Equal(read(t, filepath.Join(dir, file)), programs[program]) {
 			t.Errorf("%s is another program than that of the archive", file)

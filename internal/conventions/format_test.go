@@ -40,7 +40,7 @@ var formats = map[string]string{
 	"cleanup path":                                                 "- host-local's, which is locked",
 	"internal/leases filepath.Dir(path)":                           "- host-local's",
 	`state s.lockPath(entry.Name())`:                               "- a lock",
-	"cmd/allocnet-cni path":                                        "- a log",
+	"cniplugin path":                                               "- a log",
 	"cniconf path":                                                 "- CNI's",
 	"event r.path(currentFile)":                                    "event",
 	"event r.path(previousFile)":                                   "event",

@@ -27,7 +27,7 @@ var foreignKeys = map[string][]string{
 	// Multus' selection elements.
 	"allocation.Element": {"default-route", "cni-args", "infiniband-guid"},
 	// The CNI specification's GC.
-	"cmd/allocnet-cni.conf": {"cni.dev/valid-attachments"},
+	"cniplugin.conf": {"cni.dev/valid-attachments"},
 	// The plugin vlan's.
 	"cniconf.Plugin": {"vlanId"},
 	// libcni's cache.

@@ -63,9 +63,6 @@ func requireTests(t *testing.T, sources map[string]string, rows string) {
 	}
 	for _, m := range named.FindAllStringSubmatch(rows, -1) {
 		folder := "./" + m[1]
-		if m[1] == "allocnet-cni" {
-			folder = "./cmd/allocnet-cni"
-		}
 		if !has(sources, folder, m[2]) {
 			t.Errorf("%s has no %s", folder, m[2])
 		}

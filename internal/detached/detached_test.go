@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/memfile"
 )
 
 // TestMain writes what a detached process sees to the file that is its argument.
@@ -33,7 +35,12 @@ func TestMain(m *testing.M) {
 func TestStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seen")
 	input := strings.Repeat("x", 1<<20) // more than a pipe holds
-	if err := Start([]byte(input), "write-to="+path); err != nil {
+	stdin, err := memfile.New([]byte(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	if err := Start(stdin, "write-to="+path); err != nil {
 		t.Fatal(err)
 	}
 	for {

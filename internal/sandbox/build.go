@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,8 +32,8 @@ const raceVariable = "ALLOCNET_TEST_RACE"
 // folders are the programs under test, by their folders in the module, and raced those that are
 // built with the race detector, too.
 var (
-	folders = []string{"cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-ipam", "e2e/web", "e2e/traffic", "e2e/cluster/demo"}
-	raced   = []string{"cmd/allocnet", "cmd/allocnet-cni"}
+	folders = append([]string{"cmd/allocnet-ipam", "e2e/web", "e2e/traffic", "e2e/cluster/demo"}, raced...)
+	raced   = []string{"cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-cni-engine"}
 )
 
 // The environment and the flags with which make build builds.
@@ -148,7 +149,8 @@ func readyPrograms() error {
 	return nil
 }
 
-// Install copies programs under test, as they are released, into a directory, which it makes if it is missing.
+// Install copies programs under test, as they are released, into a directory, which it makes if it is missing;
+// with allocnet-cni the program that it becomes.
 func Install(dir string, names ...string) error { return install(programDir(), dir, names) }
 
 // InstallRaced is Install with the race detector, if the environment asks for it.
@@ -162,6 +164,9 @@ func InstallRaced(dir string, names ...string) error {
 func install(from, to string, names []string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
+	}
+	if slices.Contains(names, "allocnet-cni") {
+		names = append(slices.Clone(names), "allocnet-cni-engine")
 	}
 	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(from, name))

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// mostBytes is the size of a CNI plugin at most: it is read for every call.
-const mostBytes = 13_100_000
+// PluginBytes is the size of a CNI plugin at most: it is read for every call.
+const PluginBytes = 13_100_000
 
 // Linked says what the program in the directory of a test links. A plugin is executed for every
 // call, and each package makes it start later.
@@ -50,25 +50,29 @@ func (l Linked) forbids(path string) bool {
 	})
 }
 
-// RequireSmall builds a plugin as make build does, and fails the test if it is too big, or does not
-// say what it is. It returns the path of the binary.
-func RequireSmall(t *testing.T, name string) string {
+// RequireSmall builds programs as make build does, and fails the test if one is bigger than most says, or
+// if the plugin among them does not say what it is. It returns the path of the plugin.
+func RequireSmall(t *testing.T, plugin string, most map[string]int64) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), name)
-	if err := compile(binary, released, releasedFlags, []string{"cmd/" + name}); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	for name, bytes := range most {
+		path := filepath.Join(dir, name)
+		if err := compile(path, released, releasedFlags, []string{"cmd/" + name}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > bytes {
+			t.Errorf("%s has %d bytes, want at most %d", name, info.Size(), bytes)
+		}
 	}
-	info, err := os.Stat(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Size() > mostBytes {
-		t.Errorf("%d bytes, want at most %d", info.Size(), mostBytes)
-	}
+	binary := filepath.Join(dir, plugin)
 	cmd := exec.Command(binary)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
-	if want := "CNI " + name + " plugin v"; err != nil || !strings.HasPrefix(string(out), want) {
+	if want := "CNI " + plugin + " plugin v"; err != nil || !strings.HasPrefix(string(out), want) {
 		t.Errorf("without arguments: %v, %q, want %q first", err, out, want)
 	}
 	return binary

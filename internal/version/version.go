@@ -26,6 +26,9 @@ func Commit() string {
 	return commitOf(info.Settings)
 }
 
+// Build tells the programs of one build from all others.
+func Build() string { return Version + " " + Commit() }
+
 func commitOf(settings []debug.BuildSetting) string {
 	revision, dirty := "", ""
 	for _, s := range settings {

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
 	"context"
@@ -188,7 +188,7 @@ func TestOwnsRecord(t *testing.T) {
 
 // TestCheckPasses: without a valid plugin configuration CHECK cannot see damage.
 func TestCheckPasses(t *testing.T) {
-	if err := check(&skel.CmdArgs{ContainerID: "a1", StdinData: []byte(`{"stateDir": "/proc/none/state"}`)}); err != nil {
+	if _, err := check(t.Context(), testCall("CHECK"), &skel.CmdArgs{ContainerID: "a1", StdinData: []byte(`{"stateDir": "/proc/none/state"}`)}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,14 +1,13 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -92,7 +91,7 @@ func (r *request) admitPorts() error {
 	return nil
 }
 
-// publish writes the files for the tasks, and prints the result for the runtime.
+// publish writes the files for the tasks, and the result for the runtime.
 func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
 	result, err := r.result(a)
 	if err != nil {
@@ -101,7 +100,10 @@ func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
 	if err := r.writeFiles(a, setup); err != nil {
 		return err
 	}
-	return types.PrintResult(result, r.conf.CNIVersion)
+	if result, err = result.GetAsVersion(r.conf.CNIVersion); err != nil {
+		return err
+	}
+	return result.PrintTo(&r.printed)
 }
 
 // writeFiles writes the files for the tasks of an allocation.
@@ -161,15 +163,15 @@ func (r *request) ownsRecord() (bool, error) {
 // check fails only for proven damage of the container's network, because Nomad then
 // deletes the namespace without DEL, under running tasks. It needs only the record:
 // neither the agent, nor any plugin configuration but the state directory.
-func check(args *skel.CmdArgs) error {
-	r, err := newRequest(args, false)
+func check(ctx context.Context, c Call, args *skel.CmdArgs) ([]byte, error) {
+	r, err := c.newRequest(ctx, args, false)
 	if err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "%s: CHECK of %s cannot tell whether the network is damaged, and passes: %s\n", name, args.ContainerID, line(err)) // there is no log yet
-		return nil
+		_, _ = fmt.Fprintf(c.Log, "%s: CHECK of %s cannot tell whether the network is damaged, and passes: %s\n", Name, args.ContainerID, line(err)) // there is no log yet
+		return nil, nil
 	}
 	defer r.close()
 	err = r.engine.Verify(r.ctx, hook.Verification{ID: args.ContainerID, Owner: r.owner(), Netns: args.Netns, Interface: args.IfName})
-	return r.outcome(err)
+	return nil, r.outcome(err)
 }
 
 // status reports whether an ADD could succeed now: whether the networks that every

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
 	"errors"
@@ -52,6 +52,16 @@ func requireError(t *testing.T, err error, code uint, words ...string) {
 	}
 }
 
+// ArgMistakes are values of CNI_ARGS, with a word of the errors.
+var ArgMistakes = map[string]string{
+	"networks":               "want KEY=VALUE",
+	"=a":                     "want KEY=VALUE",
+	"networks=YQ==":          "has a '='",
+	"NOMAD_NAMESPACE=prod=x": "has a '='",
+	"networks=a;networks=b":  "is set twice",
+	"networks=a${NOMAD_X}":   "Nomad does not know",
+}
+
 func TestParseArgs(t *testing.T) {
 	got, err := parseArgs(`networks=[{"name":"a","ips":["10.0.0.1/24"]}];IgnoreUnknown=true;;networks.b=`)
 	if err != nil {
@@ -61,14 +71,7 @@ func TestParseArgs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for text, word := range map[string]string{
-		"networks":               "want KEY=VALUE",
-		"=a":                     "want KEY=VALUE",
-		"networks=YQ==":          "has a '='",
-		"NOMAD_NAMESPACE=prod=x": "has a '='",
-		"networks=a;networks=b":  "is set twice",
-		"networks=a${NOMAD_X}":   "Nomad does not know",
-	} {
+	for text, word := range ArgMistakes {
 		_, err := parseArgs(text)
 		requireError(t, err, types.ErrInvalidEnvironmentVariables, word)
 	}

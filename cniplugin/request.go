@@ -1,24 +1,29 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cniplugin/shim"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/portmap"
@@ -27,43 +32,68 @@ import (
 
 // request is one call of a runtime.
 type request struct {
-	ctx    context.Context
-	args   *skel.CmdArgs
-	conf   *conf
-	engine *hook.Engine
-	log    hclog.Logger
-	// unanswered is whether an agent has begun the call, and may have done all of it.
-	unanswered bool
+	ctx  context.Context
+	args *skel.CmdArgs
+	conf *conf
+	// command is CNI_COMMAND.
+	command string
+	engine  *hook.Engine
+	log     hclog.Logger
+	// later is Call.Later.
+	later func(config []byte) error
+	// refusal is why the agent has not carried out the call. Nil: it was not to do that.
+	refusal *shim.Refusal
+	// printed is what the plugin prints.
+	printed bytes.Buffer
 	// close releases what the call holds.
 	close func()
 }
 
 // newRequest reads the plugin configuration and opens the engine.
-func newRequest(args *skel.CmdArgs, strict bool) (*request, error) {
-	c, warning, err := readConf(args.StdinData, strict)
+func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (*request, error) {
+	conf, warning, err := readConf(args.StdinData, strict)
 	if err != nil {
 		return nil, err
 	}
-	r := &request{args: args, conf: c}
-	output, err := openLog(c.LogFile)
+	conf.PluginDir = cmp.Or(conf.PluginDir, args.Path)
+	if err := c.addArgs(ctx, conf); err != nil {
+		return nil, err
+	}
+	r := &request{args: args, conf: conf, command: c.Getenv("CNI_COMMAND"), later: c.Later}
+	if conf.Agent != nil {
+		r.refusal = c.Refusal
+	}
+	output, err := c.openLog(conf.LogFile)
 	if err != nil && strict {
 		return nil, err
 	}
-	r.log = newLog(c, output).With("container", args.ContainerID)
+	r.log = newLog(conf, output).With("container", args.ContainerID)
 	if warning = errors.Join(warning, err); warning != nil {
 		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
-	if r.engine, err = newEngine(c, r.log); err != nil {
+	if r.engine, err = newEngine(conf, r.log); err != nil {
 		_ = output.Close() // nothing was written
 		return nil, err
 	}
-	r.limit(output)
+	r.limit(ctx, output)
 	return r, nil
+}
+
+func (c Call) addArgs(ctx context.Context, to *conf) error {
+	if c.Args == nil {
+		return nil
+	}
+	added, err := c.Args(ctx)
+	if to.Args.CNI == nil {
+		to.Args.CNI = map[string]json.RawMessage{}
+	}
+	maps.Copy(to.Args.CNI, added)
+	return err
 }
 
 func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
 	config := c.engineConfig()
-	config.Logger, config.Observers = log, []hook.Observer{event.NewRecorder(c.StateDir, name, log)}
+	config.Logger, config.Observers = log, []hook.Observer{event.NewRecorder(c.StateDir, Name, log)}
 	return hook.NewEngine(config)
 }
 
@@ -82,14 +112,16 @@ func (c *conf) engineConfig() hook.Config {
 // limit sets the deadline of the call: a runtime may hold a lock for all its
 // containers while it waits, as Nomad does. A call that is interrupted undoes what
 // it began.
-func (r *request) limit(output io.Closer) {
+func (r *request) limit(ctx context.Context, output io.Closer) {
 	cause := refuse(types.ErrTryAgainLater, fmt.Sprintf("not done within %s, the \"timeout\" of the plugin configuration", r.conf.timeout))
-	signalled, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	ctx, stop := context.WithTimeoutCause(signalled, r.conf.timeout, cause)
-	r.ctx = ctx
+	left := r.conf.timeout
+	if r.refusal != nil {
+		left -= time.Duration(r.refusal.Seconds * float64(time.Second))
+	}
+	limited, stop := context.WithTimeoutCause(ctx, left, cause)
+	r.ctx = limited
 	r.close = func() {
 		stop()
-		ignore()
 		_ = output.Close() // lines were written as they came
 	}
 }
@@ -99,24 +131,22 @@ func newLog(c *conf, output io.Writer) hclog.Logger {
 	if level == hclog.NoLevel {
 		level = hclog.Warn
 	}
-	return hclog.New(&hclog.LoggerOptions{Name: name, Level: level, Output: output})
+	return hclog.New(&hclog.LoggerOptions{Name: Name, Level: level, Output: output})
 }
 
-// stderr is the standard error output, which outlives the request.
-type stderr struct{}
+// kept is a log that outlives the request.
+type kept struct{ io.Writer }
 
-func (stderr) Write(text []byte) (int, error) { return os.Stderr.Write(text) }
+func (kept) Close() error { return nil }
 
-func (stderr) Close() error { return nil }
-
-// openLog opens the log file. With an error it returns stderr.
-func openLog(path string) (io.WriteCloser, error) {
+// openLog opens the log file. Without one, and with an error, it returns that of the call.
+func (c Call) openLog(path string) (io.WriteCloser, error) {
 	if path == "" {
-		return stderr{}, nil
+		return kept{c.Log}, nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return stderr{}, invalid(fmt.Errorf("logFile: %w", err))
+		return kept{c.Log}, invalid(fmt.Errorf("logFile: %w", err))
 	}
 	return file, nil
 }
@@ -135,7 +165,7 @@ func (r *request) setup() (hook.Request, error) {
 	if err != nil {
 		return hook.Request{}, err
 	}
-	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: !r.unanswered, Args: forwarded(args, r.conf)}
+	s := hook.Request{ID: r.args.ContainerID, Netns: r.args.Netns, Owner: r.owner(), Fresh: r.refusal == nil || !r.refusal.Begun, Args: forwarded(args, r.conf)}
 	if s.Identity, err = identity(args, r.conf, s.ID); err != nil {
 		return s, err
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package cniplugin
 
 import (
 	"bytes"
@@ -133,7 +133,7 @@ func (c *conf) check(data []byte) error {
 		}
 	}
 	twice, err := strictjson.Text{Path: "the conflist", Data: data}.Check(strictjson.Form{
-		Of: name, Into: c, Skip: []string{"delegates", "ipam", "prevResult"}, Ignore: func(string) bool { return true },
+		Of: Name, Into: c, Skip: []string{"delegates", "ipam", "prevResult"}, Ignore: func(string) bool { return true },
 	})
 	if err != nil {
 		return refuse(types.ErrDecodingFailure, err.Error())
@@ -154,7 +154,7 @@ func (c *conf) check(data []byte) error {
 
 // invalid returns the error for a mistake in the plugin configuration.
 func invalid(err error) error {
-	return refuse(types.ErrInvalidNetworkConfig, name+" in the conflist: "+err.Error())
+	return refuse(types.ErrInvalidNetworkConfig, Name+" in the conflist: "+err.Error())
 }
 
 func (c *conf) parseDelegates() error {

@@ -1,0 +1,196 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package shim
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/version"
+)
+
+// What is used of the agent's API and of HTTP; a test holds it to package api.
+const (
+	defaultSocket = "/run/allocnet/agent.sock"
+	path          = "/v1/cni"
+
+	statusContinue  = 100
+	statusOK        = 200
+	statusNoContent = 204
+)
+
+// unhandled are the answers of an agent that did nothing: it denies the caller access, has no plugin,
+// is stopping or is overloaded.
+var unhandled = []int{403, 501, 503}
+
+// parameters are those of the CNI specification.
+var parameters = []string{"CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS", "CNI_NETNS_OVERRIDE", "CNI_PATH"}
+
+// patience is how long an agent may take to say that it is there. It does so while it is busy, too.
+const patience = 10 * time.Second
+
+// agent is the one that a configuration names.
+type agent struct {
+	socket string
+	// limit is the time of the whole call.
+	limit time.Duration
+	// optional is whether there is time to be left for the call without the agent.
+	optional bool
+}
+
+// answer is one of the API.
+type answer struct {
+	status int
+	body   []byte
+}
+
+// call has the agent carry out a call. The refusal is nil if it has.
+func (a agent) call(getenv func(string) string, config []byte) (answer, *Refusal) {
+	a.socket = cmp.Or(a.socket, defaultSocket)
+	body, err := encode(getenv, config)
+	if err != nil {
+		return answer{}, &Refusal{Reason: err.Error()}
+	}
+	got, begun, err := a.exchange(body)
+	switch {
+	case err != nil:
+		return got, &Refusal{Reason: fmt.Sprintf("agent at %s: %v", a.socket, err), Begun: begun}
+	case slices.Contains(unhandled, got.status):
+		return got, &Refusal{Reason: got.text()}
+	}
+	return got, nil
+}
+
+// text is the error of an answer in one line.
+func (a answer) text() string {
+	var failed failure
+	_ = json.Unmarshal(a.body, &failed) // it is empty then
+	if failed.Details != "" {
+		failed.Msg += ": " + failed.Details
+	}
+	return fmt.Sprintf("%s (code %d)", failed.Msg, failed.Code)
+}
+
+// encode returns the body of a request, with the configuration as it is: errors have positions in it.
+func encode(getenv func(string) string, config []byte) ([]byte, error) {
+	env := map[string]string{}
+	for _, name := range parameters {
+		value := getenv(name)
+		if !utf8.ValidString(value) {
+			return nil, fmt.Errorf("%s is not valid UTF-8", name)
+		}
+		if value != "" {
+			env[name] = value
+		}
+	}
+	head, err := json.Marshal(struct {
+		Env   map[string]string `json:"env"`
+		Build string            `json:"build"`
+	}{env, version.Build()})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(bytes.TrimSuffix(head, []byte("}")), []byte(`,"config":`), config, []byte("}")), nil
+}
+
+// exchange sends a request and reads the answer. The body is not sent before the agent asks for it: until
+// then it has not begun.
+func (a agent) exchange(body []byte) (got answer, begun bool, err error) {
+	deadline := time.Now().Add(a.limit)
+	c, err := connect(a.socket)
+	if err != nil {
+		return answer{}, false, fmt.Errorf("the agent does not answer: %w", err)
+	}
+	defer c.Close() //nolint:errcheck // all is read
+	first := deadline
+	if a.optional {
+		first = time.Now().Add(min(patience, a.limit/6))
+	}
+	if err := c.SetDeadline(first); err != nil {
+		return answer{}, false, err
+	}
+	_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n", path, len(body))
+	if err != nil {
+		return answer{}, false, err
+	}
+	r := bufio.NewReader(c)
+	got, err = read(r)
+	if err != nil || got.status != statusContinue {
+		return got, false, err
+	}
+	if err := c.SetDeadline(deadline); err != nil {
+		return answer{}, false, err
+	}
+	if _, err := c.Write(body); err != nil {
+		return answer{}, true, err
+	}
+	got, err = read(r)
+	return got, true, err
+}
+
+// connect connects to a unix socket, and does not wait for one whose queue is full.
+func connect(path string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, errors.Join(os.NewSyscallError("connect", err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// read reads an answer of HTTP/1.1. Its body has a length, as all of the agent's have.
+func read(r *bufio.Reader) (answer, error) {
+	line, err := header(r)
+	if err != nil {
+		return answer{}, err
+	}
+	protocol, rest, _ := strings.Cut(line, " ")
+	text, _, _ := strings.Cut(rest, " ")
+	status, err := strconv.Atoi(text)
+	if err != nil || !strings.HasPrefix(protocol, "HTTP/1.") {
+		return answer{}, fmt.Errorf("%q is no answer of HTTP/1.1", line)
+	}
+	length := 0
+	for {
+		line, err := header(r)
+		if err != nil {
+			return answer{}, err
+		}
+		if line == "" {
+			break
+		}
+		if name, value, _ := strings.Cut(line, ":"); strings.EqualFold(name, "Content-Length") {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil || length < 0 {
+				return answer{}, fmt.Errorf("%q: want a number of bytes", line)
+			}
+		}
+	}
+	body := make([]byte, length)
+	_, err = io.ReadFull(r, body)
+	return answer{status, body}, err
+}
+
+// header returns a line of a header.
+func header(r *bufio.Reader) (string, error) {
+	line, err := r.ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return strings.TrimRight(line, "\r\n"), err
+}

@@ -197,7 +197,7 @@ func (s *Settings) newEngine(stderr io.Writer, open func(hook.Config) (*hook.Eng
 	return open(c)
 }
 
-// LoggedConfig is config with the logger that the flags describe.
+// LoggedConfig is Config with the logger that the flags describe.
 func (s *Settings) LoggedConfig(stderr io.Writer) (hook.Config, error) {
 	log, err := s.Logger(stderr)
 	if err != nil {

@@ -137,8 +137,12 @@ func (p Program) print(failed failure) int {
 // Engine is the program that carries out calls in its own process.
 const Engine = "allocnet-cni-engine"
 
+// libexecDir is where this build has the engine: packages have it there, and make build links in its own directory.
+// So a plugin that was copied by itself finds it.
+var libexecDir = "/opt/cni/bin"
+
 // Become is Program.Become. The engine is looked for beside this program, then where the runtime has its
-// plugins.
+// plugins, then where the build has it.
 func Become(stdin []byte, arguments ...string) error {
 	own, err := os.Executable()
 	if err != nil {
@@ -153,8 +157,8 @@ func Become(stdin []byte, arguments ...string) error {
 			return fmt.Errorf("standard input of %s: %w", Engine, err)
 		}
 	}
-	dirs := append([]string{filepath.Dir(own)}, filepath.SplitList(os.Getenv("CNI_PATH"))...)
-	for _, dir := range dirs {
+	dirs := slices.Concat([]string{filepath.Dir(own)}, filepath.SplitList(os.Getenv("CNI_PATH")), []string{libexecDir})
+	for _, dir := range slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" }) { // which would be the runtime's working directory
 		err := unix.Exec(filepath.Join(dir, Engine), append([]string{Engine}, arguments...), os.Environ())
 		if !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("execute %s: %w", filepath.Join(dir, Engine), err)

@@ -68,7 +68,8 @@ type addresses struct {
 		Gateway netip.Addr `json:"gateway"`
 	} `json:"addresses"`
 	Routes []struct {
-		GW netip.Addr `json:"gw"`
+		Dst string     `json:"dst"`
+		GW  netip.Addr `json:"gw"`
 	} `json:"routes"`
 }
 

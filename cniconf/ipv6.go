@@ -4,7 +4,6 @@
 package cniconf
 
 import (
-	"encoding/json"
 	"net/netip"
 	"strings"
 )
@@ -23,44 +22,35 @@ func (n *Network) IPv6() string {
 				}
 			}
 		}
-		if found := append(p.prefixes(), p.enabling()...); len(found) > 0 {
-			return found[0]
+		if uses := p.ipv6(); uses != "" {
+			return uses
 		}
 	}
 	return ""
 }
 
-// prefixes returns the IPv6 addresses that the configuration of a plugin has, and its routes to IPv6 destinations.
-func (p Plugin) prefixes() (found []string) {
-	var conf struct {
-		Addresses []struct{ Address string }
-		Routes    []struct{ Dst string }
-	}
-	_ = json.Unmarshal(p.IPAM, &conf) // the plugin reports a mistake
+// ipv6 returns an IPv6 address that the configuration of a plugin has, a route to an IPv6 destination, or a sysctl that switches IPv6 on.
+func (p Plugin) ipv6() string {
+	conf := p.addresses()
 	for _, a := range conf.Addresses {
 		if isIPv6(a.Address) {
-			found = append(found, "the address "+a.Address)
+			return "the address " + a.Address
 		}
 	}
 	for _, r := range conf.Routes {
 		if isIPv6(r.Dst) {
-			found = append(found, "a route to "+r.Dst)
+			return "a route to " + r.Dst
 		}
 	}
-	return found
+	for key, value := range p.Sysctl {
+		if strings.HasSuffix(key, "disable_ipv6") && value == "0" {
+			return "the sysctl " + key + " 0"
+		}
+	}
+	return ""
 }
 
 func isIPv6(prefix string) bool {
 	p, err := netip.ParsePrefix(prefix)
 	return err == nil && p.Addr().Is6()
-}
-
-// enabling returns the sysctls of a plugin that switch IPv6 on.
-func (p Plugin) enabling() (found []string) {
-	for key, value := range p.Sysctl {
-		if strings.HasSuffix(key, "disable_ipv6") && value == "0" {
-			found = append(found, "the sysctl "+key+" 0")
-		}
-	}
-	return found
 }

@@ -259,21 +259,19 @@ func OwnInterfaces() ([]Interface, error) {
 	return (&Namespace{path: "this network namespace", link: &netlink.Handle{}}).Interfaces()
 }
 
-// OwnAddressed returns those interfaces of the caller's namespace that have addresses of scope global, in the order of their
-// indexes: a host may have thousands of ports of bridges, which have none.
+// OwnAddressed returns those interfaces of the caller's namespace that have addresses of subnets of scope global: a host may have
+// thousands of ends of pairs, which have none, or each the address of a gateway alone.
 func OwnAddressed() (list []Interface, err error) {
 	addresses, err := ownAddresses()
 	if err != nil {
 		return nil, err
 	}
-	indexes := map[int]bool{}
 	for _, a := range addresses {
-		if a.Scope == unix.RT_SCOPE_UNIVERSE {
-			indexes[a.LinkIndex] = true
+		ones, bits := a.Mask.Size()
+		if a.Scope != unix.RT_SCOPE_UNIVERSE || ones == bits || slices.ContainsFunc(list, func(i Interface) bool { return i.Index == a.LinkIndex }) {
+			continue
 		}
-	}
-	for _, index := range slices.Sorted(maps.Keys(indexes)) {
-		link, err := netlink.LinkByIndex(index)
+		link, err := netlink.LinkByIndex(a.LinkIndex)
 		if missingLink(err) { // meanwhile
 			continue
 		}

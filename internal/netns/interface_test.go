@@ -4,6 +4,7 @@
 package netns_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -36,25 +37,21 @@ func TestOwnInterfaces(t *testing.T) {
 	}
 }
 
-// TestRootOwnAddressed: a link without an address, as the port of a bridge, is none of them; one that is down is.
+// TestRootOwnAddressed: a link without an address, as the port of a bridge, is none of them, nor one with an address without a subnet,
+// as the end of ptp; one that is down is.
 func TestRootOwnAddressed(t *testing.T) {
 	roottest.Require(t)
 	netnstest.Run(t, func() error {
-		for _, name := range []string{"port1", "side1"} {
-			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
-				return err
+		for name, texts := range map[string][]string{"port1": nil, "ptp1": {"10.0.0.2/32"}, "side1": {"fd00::1/64", "10.0.0.1/24"}} {
+			link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+			err := netlink.LinkAdd(link)
+			for _, text := range texts {
+				address, failed := netlink.ParseAddr(text)
+				if err = errors.Join(err, failed); err == nil {
+					err = netlink.AddrAdd(link, address)
+				}
 			}
-		}
-		side, err := netlink.LinkByName("side1")
-		if err != nil {
-			return err
-		}
-		for _, text := range []string{"fd00::1/64", "10.0.0.1/24"} {
-			address, err := netlink.ParseAddr(text)
 			if err != nil {
-				return err
-			}
-			if err := netlink.AddrAdd(side, address); err != nil {
 				return err
 			}
 		}

@@ -56,7 +56,7 @@ type Host interface {
 	FiltersBridges() bool
 	// FilterBridges has bridged traffic pass iptables.
 	FilterBridges(log hclog.Logger)
-	// Addressed returns those of its interfaces that have addresses.
+	// Addressed returns those of its interfaces that have addresses of subnets.
 	Addressed() ([]netns.Interface, error)
 	// Interfaces returns its interfaces with their addresses.
 	Interfaces() ([]netns.Interface, error)

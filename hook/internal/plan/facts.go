@@ -37,7 +37,7 @@ type Facts struct {
 type Host interface {
 	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
 	LinkMTU(name string) (mtu int, ok bool, err error)
-	// Addressed returns those of its interfaces that have addresses.
+	// Addressed returns those of its interfaces that have addresses of subnets.
 	Addressed() ([]netns.Interface, error)
 	// Interfaces returns its interfaces with their addresses.
 	Interfaces() ([]netns.Interface, error)

@@ -185,14 +185,13 @@ func (conf *config) setDAD(c *plugin.Call) {
 // complete waits until the port forwards, and fills in what the kernel has chosen.
 func (conf *config) complete(c *plugin.Call, result *current.Result) error {
 	port := result.Interfaces[1]
-	link, err := netlinksafe.LinkByName(port.Name)
+	find := waitForPort
+	if conf.DisableInterface {
+		find = func(_ *plugin.Call, name string) (netlink.Link, error) { return netlinksafe.LinkByName(name) }
+	}
+	link, err := find(c, port.Name)
 	if err != nil {
 		return err
-	}
-	if !conf.DisableInterface {
-		if link, err = waitForPort(c, port.Name); err != nil {
-			return err
-		}
 	}
 	port.Mac = link.Attrs().HardwareAddr.String()
 	// The bridge's MAC may change with its first port and with its address.

@@ -30,6 +30,35 @@ var bridges sync.Mutex
 func (conf *config) ensureBridge(c *plugin.Call, mac net.HardwareAddr) (*netlink.Bridge, error) {
 	bridges.Lock()
 	defer bridges.Unlock()
+	bridge, err := bridgeByName(conf.Bridge)
+	var missing netlink.LinkNotFoundError
+	made := false
+	if errors.As(err, &missing) {
+		if made, err = conf.makeBridge(mac); err == nil {
+			bridge, err = bridgeByName(conf.Bridge) // one that another process has made may be another kind of link
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if conf.PromiscMode {
+		if err := netlink.SetPromiscOn(bridge); err != nil {
+			return nil, fmt.Errorf("could not set promiscuous mode on %q: %w", conf.Bridge, err)
+		}
+	}
+	if made {
+		_ = c.Sysctls.Set("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
+	} else if err := conf.keep(bridge); err != nil {
+		return nil, err
+	}
+	if bridge.Flags&net.FlagUp != 0 {
+		return bridge, nil
+	}
+	return bridge, netlink.LinkSetUp(bridge)
+}
+
+// makeBridge tells whether it has made the bridge, and not another process.
+func (conf *config) makeBridge(mac net.HardwareAddr) (made bool, err error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr, attrs.Group = conf.Bridge, conf.MTU, mac, netns.LinkGroup
 	if mac == nil {
@@ -40,25 +69,14 @@ func (conf *config) ensureBridge(c *plugin.Call, mac net.HardwareAddr) (*netlink
 		filtering := true
 		bridge.VlanFiltering = &filtering
 	}
-	made := netlink.LinkAdd(bridge)
-	if made != nil && !errors.Is(made, unix.EEXIST) {
-		return nil, fmt.Errorf("could not add %q: %w", conf.Bridge, made)
+	err = netlink.LinkAdd(bridge)
+	if errors.Is(err, unix.EEXIST) {
+		return false, nil
 	}
-	if conf.PromiscMode {
-		if err := netlink.SetPromiscOn(bridge); err != nil {
-			return nil, fmt.Errorf("could not set promiscuous mode on %q: %w", conf.Bridge, err)
-		}
-	}
-	bridge, err := bridgeByName(conf.Bridge) // one that existed may be another kind of link
 	if err != nil {
-		return nil, err
+		return false, fmt.Errorf("could not add %q: %w", conf.Bridge, err)
 	}
-	if made == nil {
-		_ = c.Sysctls.Set("net/ipv6/conf/"+conf.Bridge+"/accept_ra", "0") // a host without IPv6 has no such key
-	} else if err := conf.keep(bridge); err != nil {
-		return nil, err
-	}
-	return bridge, netlink.LinkSetUp(bridge)
+	return true, nil
 }
 
 // keep has a bridge that was there keep its MAC and MTU, which follow its ports unless they are set. Ports with
@@ -106,11 +124,15 @@ func (conf *config) connect(bridge *netlink.Bridge, link netlink.Link, vlan int,
 	if err := netlink.LinkSetMaster(link, bridge); err != nil {
 		return fmt.Errorf("failed to connect %q to bridge %v: %w", name, bridge.Attrs().Name, err)
 	}
-	if err := netlink.LinkSetHairpin(link, conf.HairpinMode); err != nil {
-		return fmt.Errorf("failed to setup hairpin mode for %v: %w", name, err)
+	if conf.HairpinMode { // a new port has neither
+		if err := netlink.LinkSetHairpin(link, true); err != nil {
+			return fmt.Errorf("failed to setup hairpin mode for %v: %w", name, err)
+		}
 	}
-	if err := netlink.LinkSetIsolated(link, conf.PortIsolation); err != nil {
-		return fmt.Errorf("failed to set isolated on for %v: %w", name, err)
+	if conf.PortIsolation {
+		if err := netlink.LinkSetIsolated(link, true); err != nil {
+			return fmt.Errorf("failed to set isolated on for %v: %w", name, err)
+		}
 	}
 	return setVLANs(link, vlan, trunk, conf.PreserveDefaultVLAN)
 }

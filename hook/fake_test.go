@@ -690,6 +690,12 @@ func (h *fakeHost) LinkMTU(name string) (int, bool, error)                  { re
 func (h *fakeHost) GatewayMACs([]netip.Addr) (map[string]netip.Addr, error) { return h.gateways, nil }
 func (*fakeHost) LinkMAC(string) (string, bool, error)                      { return "", false, nil }
 func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
+	if mac == "" {
+		if slices.ContainsFunc(h.interfaces, func(i netns.Interface) bool { return i.Kind == kind && i.Name == name }) {
+			return name, nil
+		}
+		return "", h.unlisted
+	}
 	at := slices.IndexFunc(h.interfaces, func(i netns.Interface) bool { return i.Kind == kind && i.MAC == mac })
 	if at < 0 || !netns.IsPluginVeth(name) {
 		return "", h.unlisted

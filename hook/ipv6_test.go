@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -17,6 +18,7 @@ import (
 func withoutIPv6(t *testing.T) *memory {
 	m := newMemory(t, nil)
 	m.host.links = map[string]bool{"veth0000000a": true}
+	m.host.interfaces = []netns.Interface{{Name: "veth0000000a", Kind: "veth"}}
 	for _, network := range []string{"plain", "four"} {
 		m.network(t, network, "ptp")
 	}
@@ -53,6 +55,15 @@ func TestWithoutIPv6(t *testing.T) {
 	want := []string{"net2 has to be without IPv6", "veth0000000a of the host has to be without IPv6"}
 	if !slices.Equal(missing, want) || !slices.Equal(ns.withoutIPv6, []string{"net2"}) || !m.host.withoutIPv6["veth0000000a"] {
 		t.Errorf("missing %q, then without IPv6 are %v and on the host %v", missing, ns.withoutIPv6, m.host.withoutIPv6)
+	}
+}
+
+// TestReportedUplink: a plugin may report a link of the host that others use, too. It keeps its IPv6.
+func TestReportedUplink(t *testing.T) {
+	m := withoutIPv6(t)
+	m.host.interfaces[0].Kind = "bond"
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Networks: []selection.Element{{Name: "four"}}}); err != nil || len(m.host.withoutIPv6) != 0 {
+		t.Errorf("without IPv6 are %v of the host, %v", m.host.withoutIPv6, err)
 	}
 }
 

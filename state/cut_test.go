@@ -55,7 +55,8 @@ func requireDamage(t *testing.T, l *Locked, cut int) {
 	}
 }
 
-// TestCutBeforeBoot: what a power cut has left of a journal is torn down as it is. Nothing of it lives.
+// TestCutBeforeBoot: what a power cut has left of a journal is torn down as it is, or written on, also for
+// what lives in this boot. Nothing of it lives.
 func TestCutBeforeBoot(t *testing.T) {
 	boot, err := BootID()
 	must(t, err)
@@ -70,6 +71,13 @@ func TestCutBeforeBoot(t *testing.T) {
 		if r, err := s.Read("a"); err != nil || len(r.Damaged) != damaged {
 			t.Errorf("of boot %q: %+v, %v", id, r, err)
 		}
+		l = lock(t, s, "a")
+		must(t, l.Write(attachment("net1", "")))
+		must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, BootID: boot}, []Attachment{attachment("net2", "")}))
+		if r, err := s.Read("a"); err != nil || len(r.Damaged) != damaged {
+			t.Errorf("of boot %q, written on: %+v, %v", id, r, err)
+		}
+		l.Unlock()
 	}
 }
 

@@ -210,7 +210,18 @@ func (l *Locked) open() error {
 	}
 	l.journal, l.size, l.reserved, l.unended = file, info.Size(), 0, last[0] != '\n'
 	l.sized, l.cut = sizeIn(head) > 0, sizeIn(head) > l.size
+	if l.cut {
+		l.acceptCut()
+	}
 	return nil
+}
+
+// acceptCut takes a journal of an earlier boot as it is: what is written from now on is of this one.
+func (l *Locked) acceptCut() {
+	if r, err := l.Load(); err == nil && len(r.Damaged) == 0 {
+		l.cut = false
+		l.seal()
+	}
 }
 
 // seal writes the size of the journal into its first line.

@@ -56,6 +56,7 @@ type agent struct {
 type answer struct {
 	status int
 	body   []byte
+	failed failure
 }
 
 // call has the agent carry out a call. The refusal is nil if it has.
@@ -66,6 +67,9 @@ func (a agent) call(getenv func(string) string, config []byte) (answer, *Refusal
 		return answer{}, &Refusal{Reason: err.Error()}
 	}
 	got, begun, err := a.exchange(body)
+	if err == nil {
+		err = got.examine(begun)
+	}
 	switch {
 	case err != nil:
 		return got, &Refusal{Reason: fmt.Sprintf("agent at %s: %v", a.socket, err), Begun: begun}
@@ -75,14 +79,27 @@ func (a agent) call(getenv func(string) string, config []byte) (answer, *Refusal
 	return got, nil
 }
 
-// text is the error of an answer in one line.
-func (a answer) text() string {
-	var failed failure
-	_ = json.Unmarshal(a.body, &failed) // it is empty then
-	if failed.Details != "" {
-		failed.Msg += ": " + failed.Details
+// done tells whether the agent has carried out the call.
+func (a answer) done() bool { return a.status == statusOK || a.status == statusNoContent }
+
+// examine tells what the agent does not answer, begun being whether it has got the call: another program may listen at its path.
+func (a *answer) examine(begun bool) error {
+	if a.done() && begun {
+		return nil
 	}
-	return fmt.Sprintf("%s (code %d)", failed.Msg, failed.Code)
+	err := json.Unmarshal(a.body, &a.failed)
+	if a.done() || err != nil || a.failed.Code == 0 {
+		return fmt.Errorf("the answer has status %d and no CNI error", a.status)
+	}
+	return nil
+}
+
+// text returns the error of the answer.
+func (a answer) text() string {
+	if a.failed.Details != "" {
+		a.failed.Msg += ": " + a.failed.Details
+	}
+	return fmt.Sprintf("%s (code %d)", a.failed.Msg, a.failed.Code)
 }
 
 // encode returns the body of a request, with the configuration as it is: errors have positions in it.
@@ -127,7 +144,7 @@ func (a agent) exchange(body []byte) (got answer, begun bool, err error) {
 	if err != nil {
 		return answer{}, false, err
 	}
-	r := bufio.NewReader(c)
+	r := bufio.NewReader(io.LimitReader(c, most))
 	got, err = read(r)
 	if err != nil || got.status != statusContinue {
 		return got, false, err
@@ -154,6 +171,9 @@ func connect(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
+// most is how many bytes of answers are read, which is more than the agent sends.
+const most = 16 << 20
+
 // read reads an answer of HTTP/1.1. Its body has a length, as all of the agent's have.
 func read(r *bufio.Reader) (answer, error) {
 	line, err := header(r)
@@ -166,24 +186,32 @@ func read(r *bufio.Reader) (answer, error) {
 	if err != nil || !strings.HasPrefix(protocol, "HTTP/1.") {
 		return answer{}, fmt.Errorf("%q is no answer of HTTP/1.1", line)
 	}
-	length := 0
-	for {
-		line, err := header(r)
-		if err != nil {
-			return answer{}, err
-		}
-		if line == "" {
-			break
-		}
-		if name, value, _ := strings.Cut(line, ":"); strings.EqualFold(name, "Content-Length") {
-			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil || length < 0 {
-				return answer{}, fmt.Errorf("%q: want a number of bytes", line)
-			}
-		}
+	length, err := contentLength(r)
+	if err != nil || status == statusContinue || status == statusNoContent {
+		return answer{status: status}, err
+	}
+	if length < 0 || length > most {
+		return answer{}, fmt.Errorf("the answer has status %d and a Content-Length of %d: want one of at most %d", status, length, most)
 	}
 	body := make([]byte, length)
 	_, err = io.ReadFull(r, body)
-	return answer{status, body}, err
+	return answer{status: status, body: body}, err
+}
+
+// contentLength reads a header, and returns the length of the body; -1 if it has none.
+func contentLength(r *bufio.Reader) (int, error) {
+	length := -1
+	for {
+		line, err := header(r)
+		if err != nil || line == "" {
+			return length, err
+		}
+		if name, value, _ := strings.Cut(line, ":"); strings.EqualFold(name, "Content-Length") {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil || length < 0 {
+				return 0, fmt.Errorf("%q: want a number of bytes", line)
+			}
+		}
+	}
 }
 
 // header returns a line of a header.

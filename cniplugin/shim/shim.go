@@ -37,6 +37,9 @@ type Program struct {
 // Instead is the argument of the engine before that of Refusal.
 const Instead = "instead-of-agent"
 
+// longestReason is what is told of a reason: the kernel bounds arguments.
+const longestReason = 4 << 10
+
 // Refusal is why the agent did not carry out a call that the configuration has delegated to it.
 type Refusal struct {
 	Reason string `json:"reason"`
@@ -68,6 +71,7 @@ func (p Program) Run() (code int) {
 	if refusal == nil {
 		return p.answer(answer)
 	}
+	refusal.Reason = refusal.Reason[:min(len(refusal.Reason), longestReason)]
 	refusal.Seconds = time.Since(began).Seconds()
 	argument, err := json.Marshal(refusal)
 	if err != nil {
@@ -110,17 +114,13 @@ type failure struct {
 
 // answer prints what the agent says that the plugin prints.
 func (p Program) answer(a answer) int {
-	if a.status == statusOK || a.status == statusNoContent {
-		if _, err := p.Stdout.Write(a.body); err != nil {
-			return 1
-		}
-		return 0
+	if !a.done() {
+		return p.print(a.failed)
 	}
-	var failed failure
-	if err := json.Unmarshal(a.body, &failed); err != nil {
-		return p.fail(fmt.Errorf("the agent answers with status %d and no CNI error: %w", a.status, err))
+	if _, err := p.Stdout.Write(a.body); err != nil {
+		return 1
 	}
-	return p.print(failed)
+	return 0
 }
 
 func (p Program) fail(err error) int { return p.print(failure{Code: 999, Msg: err.Error()}) }

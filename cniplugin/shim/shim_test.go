@@ -60,6 +60,7 @@ func answering(t *testing.T, status int, body string) string {
 		if status != http.StatusForbidden {
 			_, _ = io.Copy(io.Discard, r.Body)
 		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
@@ -119,7 +120,6 @@ func TestDelegated(t *testing.T) {
 		{204, "", "", 0},
 		{422, `{"cniVersion":"1.1.0","code":7,"msg":"unknown <network>","details":"x"}`, "{\n    \"code\": 7,\n    \"msg\": \"unknown \\u003cnetwork\\u003e\",\n    \"details\": \"x\"\n}", 1},
 		{500, `{"code":11,"msg":"busy"}`, "{\n    \"code\": 11,\n    \"msg\": \"busy\"\n}", 1},
-		{500, "boom", "{\n    \"code\": 999,\n    \"msg\": \"the agent answers with status 500 and no CNI error: invalid character 'b' looking for beginning of value\"\n}", 1},
 	} {
 		var sent string
 		var body api.CNI
@@ -198,6 +198,15 @@ func TestRefused(t *testing.T) {
 		{"overloaded", "ADD", "prefer", answering(t, 503, `{"code":11,"msg":"try again later","details":"64 requests"}`), false, "try again later: 64 requests (code 11)", 0, 2500 * time.Millisecond},
 		{"no plugin", "ADD", "prefer", answering(t, 501, `{"code":2,"msg":"not supported"}`), false, "not supported (code 2)", 0, 2500 * time.Millisecond},
 		{"access denied", "ADD", "require", answering(t, 403, `{"code":102,"msg":"forbidden","details":"user 7"}`), false, "forbidden: user 7 (code 102)", 0, 2500 * time.Millisecond},
+		{"no reason", "ADD", "prefer", answering(t, 500, "boom"), true, "the answer has status 500 and no CNI error", 0, 2500 * time.Millisecond},
+		{"an error of another program", "DEL", "require", answering(t, 404, `{"message":"page not found"}`), true, "the answer has status 404 and no CNI error", 0, 2500 * time.Millisecond},
+		{"a long reason", "ADD", "prefer", answering(t, 503, `{"code":11,"msg":"`+strings.Repeat("x", 300_000)+`"}`), false, "xxx", 0, 2500 * time.Millisecond},
+		{"done before it was asked", "DEL", "prefer", garbage(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), false, "the answer has status 200 and no CNI error", 0, 2500 * time.Millisecond},
+		{"no content before it was asked", "DEL", "prefer", garbage(t, "HTTP/1.1 204 No Content\r\n\r\n"), false, "status 204", 0, 2500 * time.Millisecond},
+		{"asked for the call twice", "ADD", "prefer", garbage(t, strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 2)), true, "", 0, 2500 * time.Millisecond},
+		{"in chunks", "ADD", "prefer", chunks(t), true, "status 200 and a Content-Length of -1: want one of at most 16777216", 0, 2500 * time.Millisecond},
+		{"larger than memory", "ADD", "prefer", garbage(t, "HTTP/1.1 200 OK\r\nContent-Length: 4611686018427387904\r\n\r\n"), false, "want one of at most", 0, 2500 * time.Millisecond},
+		{"a line without an end", "ADD", "prefer", garbage(t, strings.Repeat("x", most+1)), false, "unexpected EOF", 0, 2500 * time.Millisecond},
 		{"no HTTP", "ADD", "prefer", garbage(t, "hello\n"), false, "is no answer of HTTP/1.1", 0, 2500 * time.Millisecond},
 		{"no length", "ADD", "prefer", garbage(t, "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), false, "want a number of bytes", 0, 2500 * time.Millisecond},
 	} {
@@ -208,11 +217,24 @@ func TestRefused(t *testing.T) {
 			if !did.became || did.stdin != text || did.refusal == nil || did.refusal.Begun != test.begun || !strings.Contains(did.refusal.Reason, test.reason) {
 				t.Fatalf("%+v, %+v", did, did.refusal)
 			}
+			if len(did.refusal.Reason) > longestReason {
+				t.Errorf("the reason has %d bytes", len(did.refusal.Reason))
+			}
 			if took := did.refusal.Seconds; took < test.least.Seconds() || took > test.most.Seconds() {
 				t.Errorf("it took %f s", took)
 			}
 		})
 	}
+}
+
+// chunks returns the path of a program that has no length for its answers.
+func chunks(t *testing.T) string {
+	t.Helper()
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, "{}")
+	})
 }
 
 // garbage is a socket that answers each connection with a text.

@@ -110,6 +110,9 @@ func lackingIPv6Off(_ context.Context, w *Work, a state.Attachment) (lacks []Lac
 		return lacks, err
 	}
 	name, err := inspect.FindEnd(w.Host, end)
+	if err == nil && name != "" { // a plugin may report the uplink of the host instead
+		name, err = w.Host.FindLink(name, "veth", "")
+	}
 	if err != nil || name == "" {
 		return lacks, err
 	}

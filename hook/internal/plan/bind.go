@@ -98,7 +98,7 @@ func (p *Attachment) chooseExecutor(f Facts) error {
 		return err
 	}
 	p.Attachment.Executor = state.Plugins
-	if f.WhyPlugins(list, p.executor) == nil {
+	if f.WhyPlugins(list, p.rules.Executor) == nil {
 		p.Attachment.Executor = state.InProcess
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/containerd/go-cni"
+	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -42,6 +43,8 @@ type Attachment struct {
 	devices []string
 	// Attachment is a part of the operation's record from AddTo on.
 	Attachment *state.Attachment
+	// List is Attachment.ConfList, decoded.
+	List *libcni.NetworkConfigList
 	// rules are those of the network.
 	rules policy.Source
 	// Mappings are its ports; chosen are those of them that no scheduler assigned.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/utils"
@@ -35,6 +36,10 @@ type Network struct {
 	// text is the file, and single is whether it has the configuration of one plugin.
 	text   strictjson.Text
 	single bool
+
+	// chain is that of Chain, which decodes it.
+	chain  []Plugin
+	decode sync.Once
 }
 
 // Texts returns the file of the network, and its plugins unless the file has one alone.

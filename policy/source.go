@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -86,6 +87,20 @@ func Of(n *cniconf.Network) (Source, error) {
 		return s, err
 	}
 	return s, refuseIPv6(n, s)
+}
+
+// Reader reads the rules of a network, as Of does.
+type Reader func(*cniconf.Network) (Source, error)
+
+// Once returns what reads each network once, for one goroutine.
+func (r Reader) Once() Reader {
+	known := map[*cniconf.Network]func() (Source, error){}
+	return func(n *cniconf.Network) (Source, error) {
+		if known[n] == nil {
+			known[n] = sync.OnceValues(func() (Source, error) { return r(n) })
+		}
+		return known[n]()
+	}
 }
 
 // refuseIPv6 refuses a network without IPv6 that asks for it.

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
@@ -31,10 +32,10 @@ const maxAttempts = 3
 // again each time, while the caller can do something else and come back.
 const tryLaterWindow = 5 * time.Second
 
-// Add runs ADD for one attachment, and again after transient failures. abort ends when
+// Add runs ADD for one attachment, whose conflist is decoded, and again after transient failures. abort ends when
 // another attachment failed: then no further call starts. What the chain left is to be
 // committed when all attachments have been added.
-func Add(ctx, abort context.Context, o *operation.Operation, a *state.Attachment) (*operation.Call, error) {
+func Add(ctx, abort context.Context, o *operation.Operation, a *state.Attachment, list *libcni.NetworkConfigList) (*operation.Call, error) {
 	log := o.AttachmentLog(*a)
 	var first error
 	started := time.Now()
@@ -43,7 +44,7 @@ func Add(ctx, abort context.Context, o *operation.Operation, a *state.Attachment
 			return nil, o.Failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 		a.Attempts++
-		c, err := addOnce(ctx, abort, o, a)
+		c, err := addOnce(ctx, abort, o, a, list)
 		o.Notify(plan.Step{Network: a.Network, Interface: a.Interface, Attempt: a.Attempts, Of: maxAttempts, Err: err})
 		if err == nil {
 			log.Info("attached", "attempts", a.Attempts)
@@ -79,20 +80,20 @@ func abortError(abort context.Context, first error) error {
 	return errdefs.As(errdefs.Of(cause), fmt.Errorf("aborted (%w) after: %w", cause, first))
 }
 
-func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attachment) (*operation.Call, error) {
+func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attachment, list *libcni.NetworkConfigList) (*operation.Call, error) {
 	a.Result = nil
 	path := o.Record.Allocation.Netns
-	c, err := o.Call(*a, path, func(result []byte) { recordPartialResult(o, a, result) })
+	c, err := o.Call(*a, list, path, func(result []byte) { recordPartialResult(o, a, result) })
 	if err != nil {
 		return nil, err
 	}
 	var result types.Result
-	w := o.Work()
-	err = w.Add(ctx, step.Call{Attachment: *a, List: c.List, InProcess: c.Changes != nil}, func() (err error) {
+	w, call := o.Work(), step.Call{Attachment: *a, List: c.List, Recorded: list, InProcess: c.Changes != nil}
+	err = w.Add(ctx, call, func() (err error) {
 		if err := recordBegun(abort, o, a); err != nil {
 			return err
 		}
-		result, err = c.CNI.AddNetworkList(ctx, c.List, o.RuntimeConf(*a, path))
+		result, err = c.CNI.AddNetworkList(ctx, c.List, o.RuntimeConf(*a, list, path))
 		return err
 	})
 	if err != nil {
@@ -101,7 +102,8 @@ func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attach
 	if a.Result, err = onrecord.EncodeResult(result, c.List.CNIVersion); err != nil {
 		return nil, err
 	}
-	return c, w.CheckResult(*a)
+	call.Attachment = *a
+	return c, w.CheckResult(call)
 }
 
 // commitAdded makes what the chains of attachments have left. Their results, which DEL needs

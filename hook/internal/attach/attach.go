@@ -115,7 +115,7 @@ func addAll(ctx context.Context, o *operation.Operation, w *step.Work, p *plan.P
 	operation.InOrder(abort, len(attachments), func(i int) []int { return onrecord.Predecessors(attachments, i) }, func(i int) {
 		a := p.Added[i].Attachment
 		attach := func() (err error) {
-			if chains[i], err = Add(ctx, abort, o, a); err != nil {
+			if chains[i], err = Add(ctx, abort, o, a, p.Added[i].List); err != nil {
 				return err
 			}
 			return w.Added(a)
@@ -145,7 +145,7 @@ func finish(o *operation.Operation, ns kernel.Namespace, p *plan.Plan) error {
 			return o.Failure("attach", *a, a.Attempts, err)
 		}
 		a.Phase, a.Updated = state.Attached, time.Now().UTC()
-		inspect.NoteDevice(a, interfaces)
+		inspect.NoteDevice(a, added.List, interfaces)
 		if a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, added.Mappings); err != nil {
 			return o.Failure("attach", *a, a.Attempts, err)
 		}

@@ -212,8 +212,11 @@ func newPlan(e *operation.Env, r plan.Request, digest string) (*plan.Plan, error
 
 // facts are those of the engine for a plan.
 func facts(e *operation.Env) plan.Facts {
+	c := e.Config
+	c.Rules = c.Rules.Once()
 	return plan.Facts{
-		Networks:   e.Config.Resolve,
+		Networks:   c.Resolve,
+		Rules:      c.Rules,
 		Policy:     func() (policy.Source, error) { return policy.Load(e.Config.PolicyFile) },
 		PluginDirs: e.Config.PluginDirs,
 		Host:       e.Config.Host,

@@ -55,7 +55,7 @@ func TestContainerIDs(t *testing.T) {
 		var got []string
 		o := e.On(state.Record{})
 		for _, a := range p.Attachments() {
-			got = append(got, o.RuntimeConf(a, "").ContainerID)
+			got = append(got, o.RuntimeConf(a, nil, "").ContainerID)
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

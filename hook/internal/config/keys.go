@@ -16,7 +16,7 @@ import (
 // one may know a key that is unknown here.
 func (c Config) CheckKeys(n *cniconf.Network) error {
 	c = c.WithDefaults()
-	options, err := policy.Of(n)
+	options, err := c.Rules(n)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/libcni"
+
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -69,10 +71,11 @@ func mayOwn(a state.Attachment, i netns.Interface) bool {
 	if err == nil && seen.MAC != "" && strings.EqualFold(seen.MAC, i.MAC) || onrecord.Shows(a, []netns.Interface{i}) {
 		return true
 	}
-	if movesDevice(a) {
+	list, err := onrecord.List(a)
+	if err == nil && movesDevice(list) {
 		return i.Alias != ""
 	}
-	return i.LinkOutside || !makesOuterLink(a)
+	return i.LinkOutside || err != nil || !makesOuterLink(a, list)
 }
 
 // goesByIndex tells whether forced cleanup gives the interface of an attachment back to the host by its index. Its plugin
@@ -85,27 +88,22 @@ func goesByIndex(a state.Attachment, covers func(state.Attachment) bool) bool {
 
 // movesDevice tells whether the interface of an attachment is a device of the host, whose name the plugin keeps in
 // its alias.
-func movesDevice(a state.Attachment) bool {
-	list, err := onrecord.List(a)
-	return err == nil && len(list.Plugins) > 0 && list.Plugins[0].Network.Type == "host-device"
+func movesDevice(list *libcni.NetworkConfigList) bool {
+	return list.Plugins[0].Network.Type == "host-device"
 }
 
 // NoteDevice writes into the record of an attachment which device of the host its interface is, if it is one.
-func NoteDevice(a *state.Attachment, present []netns.Interface) {
+func NoteDevice(a *state.Attachment, list *libcni.NetworkConfigList, present []netns.Interface) {
 	a.Device, a.DeviceIndex, a.DeviceKind = "", 0, ""
-	if at := netns.Index(present, a.Interface); at >= 0 && movesDevice(*a) {
+	if at := netns.Index(present, a.Interface); at >= 0 && movesDevice(list) {
 		a.Device, a.DeviceIndex, a.DeviceKind = present[at].Alias, present[at].Index, present[at].Kind
 	}
 }
 
 // makesOuterLink tells whether the interface of an attachment is known to have its link on the host.
-func makesOuterLink(a state.Attachment) bool {
-	if end, err := onrecord.HostEnd(a); err == nil && end != nil {
+func makesOuterLink(a state.Attachment, list *libcni.NetworkConfigList) bool {
+	if end, err := onrecord.HostEnd(a, list); err == nil && end != nil {
 		return true
-	}
-	list, err := onrecord.List(a)
-	if err != nil || len(list.Plugins) == 0 {
-		return false
 	}
 	conf, err := onrecord.DecodePlugin(list.Plugins[0])
 	if err != nil {

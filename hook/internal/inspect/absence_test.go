@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -58,10 +59,14 @@ func TestMayOwn(t *testing.T) {
 
 // TestDeviceIsKnownByItsIndex: the plugin would move whatever has the interface's name to the host, under the name in its alias.
 func TestDeviceIsKnownByItsIndex(t *testing.T) {
-	list := []byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "host-device"}]}`)
+	conflist := []byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "host-device"}]}`)
 	device := netns.Interface{Name: "net1", MAC: "02:00:00:00:00:01", Index: 7, Kind: "device", Alias: "lan0"}
-	a := state.Attachment{Interface: "net1", ConfList: list, Status: []byte(`{"mac": "02:00:00:00:00:01"}`)}
-	NoteDevice(&a, []netns.Interface{device})
+	a := state.Attachment{Interface: "net1", ConfList: conflist, Status: []byte(`{"mac": "02:00:00:00:00:01"}`)}
+	list, err := onrecord.List(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	NoteDevice(&a, list, []netns.Interface{device})
 	if a.Device != "lan0" || a.DeviceIndex != 7 || a.DeviceKind != "device" {
 		t.Errorf("noted %q %d %q", a.Device, a.DeviceIndex, a.DeviceKind)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/containernetworking/cni/libcni"
 	types "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -18,7 +19,7 @@ import (
 
 // RefuseMoved refuses to detach what a task has moved on purpose: the interface has another name or
 // is in another namespace, or another one has its addresses or its MAC, as that of a virtual machine.
-func RefuseMoved(record state.Record, host Host, a state.Attachment, present []netns.Interface) error {
+func RefuseMoved(record state.Record, host Host, a state.Attachment, list *libcni.NetworkConfigList, present []netns.Interface) error {
 	seen, err := onrecord.ReadStatus(a)
 	if err != nil {
 		return err
@@ -29,16 +30,20 @@ func RefuseMoved(record state.Record, host Host, a state.Attachment, present []n
 	if at := netns.Index(present, a.Interface); at >= 0 {
 		return refuseUsed(present[at], seen.MAC, present)
 	}
-	return refuseOtherNamespace(host, a)
+	return refuseOtherNamespace(host, a, list)
 }
 
 // Moved returns what proves that a task has moved an interface on purpose, which is gone under its name, or in whose place the task
 // has made a bridge of that name: the attachment is not broken.
 func Moved(record state.Record, host Host, a state.Attachment, present []netns.Interface) error {
-	seen, err := onrecord.ReadStatus(a)
-	end, endErr := onrecord.HostEnd(a)
+	seen, unseen := onrecord.ReadStatus(a)
+	list, err := onrecord.List(a)
+	var end *types.Interface
+	if err == nil {
+		end, err = onrecord.HostEnd(a, list)
+	}
 	at := netns.Index(present, a.Interface)
-	if err != nil || endErr != nil || a.FormerResult != nil || at >= 0 && present[at].Kind != "bridge" {
+	if err != nil || unseen != nil || a.FormerResult != nil || at >= 0 && present[at].Kind != "bridge" {
 		return nil //nolint:nilerr // without a record nothing proves it
 	}
 	if err := movedTo(record, a, seen, present); err != nil || end == nil {
@@ -110,8 +115,8 @@ func IsAttached(record state.Record, i netns.Interface) bool {
 
 // refuseOtherNamespace refuses an attachment whose interface may be in another namespace, where a task has
 // moved it. That it is gone only its end on the host proves: both ends of a veth pair go together.
-func refuseOtherNamespace(host Host, a state.Attachment) error {
-	end, err := onrecord.HostEnd(a)
+func refuseOtherNamespace(host Host, a state.Attachment, list *libcni.NetworkConfigList) error {
+	end, err := onrecord.HostEnd(a, list)
 	if err != nil {
 		return err
 	}

@@ -25,14 +25,10 @@ func List(a state.Attachment) (*libcni.NetworkConfigList, error) {
 	return list, nil
 }
 
-// HostEnd returns the end on the host of an attachment's veth pair, which plugins that make one report
+// HostEnd returns the end on the host of the veth pair of an attachment with this conflist, which plugins that make one report
 // before the end inside; nil if they report none.
-func HostEnd(a state.Attachment) (*types.Interface, error) {
+func HostEnd(a state.Attachment, list *libcni.NetworkConfigList) (*types.Interface, error) {
 	result, err := ParseResult(a.Result)
-	if err != nil {
-		return nil, err
-	}
-	list, err := List(a)
 	if err != nil {
 		return nil, err
 	}

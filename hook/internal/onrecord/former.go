@@ -13,7 +13,6 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -21,14 +20,12 @@ import (
 // the attachment had.
 func IsReattached(a state.Attachment) bool { return a.FormerResult != nil && a.Phase == state.Attached }
 
-// ListToRun returns the conflist with which an attachment is added and deleted, in which no bridge has forceAddress. What
+// ListToRun returns the conflist with which an attachment is added and deleted: that on record, in which no bridge has forceAddress. What
 // only a repair may ask of an IPAM plugin is in the key "args", where no job writes it: not in CNI_ARGS or "cni".
-func ListToRun(a state.Attachment) (*libcni.NetworkConfigList, error) {
-	list, err := List(a)
-	if err == nil {
-		err = keepAddresses(list)
-	}
-	if err != nil || !IsReattached(a) {
+func ListToRun(recorded *libcni.NetworkConfigList, a state.Attachment) (*libcni.NetworkConfigList, error) {
+	list := new(*recorded) // others read the recorded one
+	list.Plugins = slices.Clone(recorded.Plugins)
+	if err := keepAddresses(list); err != nil || !IsReattached(a) {
 		return list, err
 	}
 	section, values, err := formerArgs(list, a)
@@ -104,11 +101,10 @@ func formerAddresses(a state.Attachment) ([]netip.Prefix, error) {
 // AskForFormer adds to the arguments of an attachment what plugins understand as requests for its
 // addresses and its MAC: capabilities, of which libcni passes those that plugins declare, and CNI_ARGS.
 // Pools of allocnet-ipam give only reserved addresses to those that request them, and keep the leases. The plugins static and dhcp give the same addresses without a request.
-func AskForFormer(rt *libcni.RuntimeConf, a state.Attachment) {
-	list, err := cniconf.ParseList(a.ConfList)
+func AskForFormer(rt *libcni.RuntimeConf, list *libcni.NetworkConfigList, a state.Attachment) {
 	former, unread := formerAddresses(a)
 	seen, unseen := ReadStatus(a)
-	if err != nil || unread != nil || unseen != nil { // ADD fails for the same reason
+	if unread != nil || unseen != nil { // ADD fails for the same reason
 		return
 	}
 	extra := [][2]string{{"MAC", seen.MAC}}

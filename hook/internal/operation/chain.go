@@ -36,15 +36,11 @@ func Replaces(changes *plugin.Changes, a state.Attachment) bool {
 	return changes != nil && a.Executor != state.InProcess
 }
 
-// Call returns libcni set up to execute one verb for an attachment in the namespace at path. partial is called with
+// Call returns libcni set up to execute one verb for an attachment, whose conflist is decoded, in the namespace at path. partial is called with
 // the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
-func (o *Operation) Call(a state.Attachment, path string, partial func(result []byte)) (*Call, error) {
-	recorded, err := onrecord.List(a)
-	if err != nil {
-		return nil, err
-	}
-	list, err := onrecord.ListToRun(a)
+func (o *Operation) Call(a state.Attachment, recorded *libcni.NetworkConfigList, path string, partial func(result []byte)) (*Call, error) {
+	list, err := onrecord.ListToRun(recorded, a)
 	if err != nil {
 		return nil, err
 	}

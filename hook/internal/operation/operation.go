@@ -142,8 +142,8 @@ func (o *Operation) closeHold() {
 	}
 }
 
-// RuntimeConf is what libcni gets of an attachment, with the path of the namespace.
-func (o *Operation) RuntimeConf(a state.Attachment, path string) *libcni.RuntimeConf {
+// RuntimeConf is what libcni gets of an attachment, beside its conflist, with the path of the namespace.
+func (o *Operation) RuntimeConf(a state.Attachment, list *libcni.NetworkConfigList, path string) *libcni.RuntimeConf {
 	rt := &libcni.RuntimeConf{
 		ContainerID:    a.ContainerID,
 		NetNS:          path,
@@ -152,7 +152,7 @@ func (o *Operation) RuntimeConf(a state.Attachment, path string) *libcni.Runtime
 		CapabilityArgs: a.CapabilityArgs,
 	}
 	if onrecord.IsReattached(a) {
-		onrecord.AskForFormer(rt, a)
+		onrecord.AskForFormer(rt, list, a)
 	}
 	return rt
 }

@@ -92,13 +92,12 @@ func recordedPorts(attachments []state.Attachment) ([]cni.PortMapping, error) {
 
 // chooseExecutor records what executes the plugins of an attachment, whose conflist is
 // complete.
-func (p *Attachment) chooseExecutor(f Facts) error {
-	list, err := cniconf.ParseList(p.Attachment.ConfList)
-	if err != nil {
+func (p *Attachment) chooseExecutor(f Facts) (err error) {
+	if p.List, err = cniconf.ParseList(p.Attachment.ConfList); err != nil {
 		return err
 	}
 	p.Attachment.Executor = state.Plugins
-	if f.WhyPlugins(list, p.executor) == nil {
+	if f.WhyPlugins(p.List, p.rules.Executor) == nil {
 		p.Attachment.Executor = state.InProcess
 	}
 	return nil

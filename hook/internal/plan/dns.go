@@ -22,13 +22,8 @@ func (p *Plan) selectDNS(r Request, host policy.Source) (string, error) {
 		source = host.File
 	}
 	if r.Primary != nil && r.DNS == "" {
-		network := p.primary().network
-		options, err := policy.Of(network)
-		if err != nil {
-			return "", err
-		}
-		if options.DNS != "" {
-			selected, source = options.DNS, network.Path
+		if primary := p.primary(); primary.rules.DNS != "" {
+			selected, source = primary.rules.DNS, primary.network.Path
 		}
 	}
 	return selected, p.checkDNS(selected, source)

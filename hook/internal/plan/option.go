@@ -34,28 +34,22 @@ func setsAcceptRA(list *libcni.NetworkConfigList) bool {
 	})
 }
 
-// readOptions reads the options of the networks, and refuses chains that cannot work.
-func (p *Plan) readOptions() error {
+// applyOptions applies the options of the networks, and refuses chains that cannot work.
+func (p *Plan) applyOptions() error {
 	for i := range p.Added {
 		added := &p.Added[i]
 		if err := checkChain(added.network.Name, added.network.List); err != nil {
 			return err
 		}
-		options, err := policy.Of(added.network)
-		if err != nil {
-			return err
-		}
-		added.executor = options.Executor
-		added.sourceRouting = options.Routing == policy.SourceRouting
-		added.Attachment.IPv6Off = options.IPv6 == policy.IPv6Off
+		added.Attachment.IPv6Off = added.rules.IPv6 == policy.IPv6Off
 		if added.Attachment.IPv6Off { // nor has it router advertisements
 			if err := added.refuseIPv6(); err != nil {
 				return err
 			}
 			continue
 		}
-		if options.AcceptRA || !setsAcceptRA(added.network.List) {
-			added.Attachment.AcceptRA = &options.AcceptRA
+		if added.rules.AcceptRA || !setsAcceptRA(added.network.List) {
+			added.Attachment.AcceptRA = &added.rules.AcceptRA
 		}
 	}
 	return nil

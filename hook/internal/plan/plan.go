@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/containerd/go-cni"
+	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -42,10 +43,10 @@ type Attachment struct {
 	devices []string
 	// Attachment is a part of the operation's record from AddTo on.
 	Attachment *state.Attachment
-	// sourceRouting is whether it gets a routing table of its own.
-	sourceRouting bool
-	// executor is Rules.Executor of the network.
-	executor string
+	// List is Attachment.ConfList, decoded.
+	List *libcni.NetworkConfigList
+	// rules are those of the network.
+	rules policy.Source
 	// Mappings are its ports; chosen are those of them that no scheduler assigned.
 	Mappings, chosen []cni.PortMapping
 }
@@ -107,10 +108,10 @@ func (p *Plan) fill(r Request, elements []selection.Element, batch state.Batch, 
 	if err != nil {
 		return err
 	}
-	if err := p.permit(r, rules); err != nil {
+	if err := p.permit(r, rules, f.Rules); err != nil {
 		return err
 	}
-	if err := p.readOptions(); err != nil {
+	if err := p.applyOptions(); err != nil {
 		return err
 	}
 	if err := p.refuseSharedRoutes(); err != nil {
@@ -178,8 +179,8 @@ func (p *Plan) AddTo(r *state.Record) {
 	}
 }
 
-// permit checks the attachments against the policies of their networks and of the host.
-func (p *Plan) permit(r Request, host policy.Source) error {
+// permit reads the policies of the networks, and checks the attachments against them and that of the host.
+func (p *Plan) permit(r Request, host policy.Source, of policy.Reader) error {
 	existing := map[string]int{}
 	for _, a := range p.Existing {
 		existing[a.Network]++
@@ -187,10 +188,11 @@ func (p *Plan) permit(r Request, host policy.Source) error {
 	requested := make([]policy.Attachment, len(p.Added))
 	for i, added := range p.Added {
 		element := added.Element
-		rules, err := policy.Of(added.network)
+		rules, err := of(added.network)
 		if err != nil {
 			return err
 		}
+		p.Added[i].rules = rules
 		requested[i] = policy.Attachment{
 			Network: element.Name, Interface: element.Interface, Rules: rules, Existing: existing[element.Name],
 			StaticIPs: len(added.choice.Addresses) > 0, StaticMAC: len(added.choice.Hardware) > 0, MTU: element.MTU != 0,

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -60,7 +61,7 @@ const firstTable = 20000
 // AssignTables gives each attachment with source routing a table that the namespace and
 // the record do not have.
 func (p *Plan) AssignTables(usedTables func() (map[int]bool, error)) error {
-	if !slices.ContainsFunc(p.Added, func(a Attachment) bool { return a.sourceRouting }) {
+	if !slices.ContainsFunc(p.Added, func(a Attachment) bool { return a.rules.Routing == policy.SourceRouting }) {
 		return nil
 	}
 	used, err := usedTables()
@@ -74,7 +75,7 @@ func (p *Plan) AssignTables(usedTables func() (map[int]bool, error)) error {
 	}
 	table := firstTable
 	for _, added := range p.Added {
-		if !added.sourceRouting {
+		if added.rules.Routing != policy.SourceRouting {
 			continue
 		}
 		for used[table] {

@@ -47,9 +47,9 @@ type reached struct {
 	routes, subnets []destination
 }
 
-func reachedBy(network, iface string, list *libcni.NetworkConfigList) reached {
-	r := reached{network: network, iface: iface, routes: destinations(list)}
-	for _, pool := range (&cniconf.Network{Name: network, List: list}).Pools() {
+func reachedBy(n *cniconf.Network, iface string) reached {
+	r := reached{network: n.Name, iface: iface, routes: destinations(n.List)}
+	for _, pool := range n.Pools() {
 		for _, own := range pool.Ranges() {
 			if own.Subnet.Addr().Is4() {
 				r.subnets = append(r.subnets, destination{to: own.Subnet.Masked()})
@@ -73,11 +73,11 @@ func (p *Plan) refuseSharedRoutes() error {
 	var others []reached
 	for _, a := range p.Existing {
 		if list, err := cniconf.ParseList(a.ConfList); err == nil { // else it was never attached
-			others = append(others, reachedBy(a.Network, a.Interface, list))
+			others = append(others, reachedBy(&cniconf.Network{Name: a.Network, List: list}, a.Interface))
 		}
 	}
 	for _, added := range p.Added {
-		own := reachedBy(added.network.Name, added.Element.Interface, added.network.List)
+		own := reachedBy(added.network, added.Element.Interface)
 		for _, other := range others {
 			if shared := own.shared(other); len(shared) > 0 && other.network != own.network {
 				return &RequestError{"network", own.network, fmt.Sprintf("its route to %s is one of network %q as %s, too: give one of them another \"priority\", or attach to one", shared[0].to, other.network, other.iface)}

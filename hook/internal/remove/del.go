@@ -58,7 +58,11 @@ func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 func Del(ctx context.Context, o *operation.Operation, a state.Attachment, path string, is inspect.Absence) (*operation.Call, error) {
 	o.Work().Undo(ctx, a)
 	path = inspect.PathOf(path, is)
-	c, err := o.Call(a, path, nil)
+	list, err := onrecord.List(a)
+	if err != nil {
+		return nil, err
+	}
+	c, err := o.Call(a, list, path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +75,7 @@ func Del(ctx context.Context, o *operation.Operation, a state.Attachment, path s
 	if err := o.Config.Cache().Restore(a, o.Record.Allocation.Netns); err != nil {
 		o.AttachmentLog(a).Warn("plugins get no prevResult", "error", err)
 	}
-	return c, c.CNI.DelNetworkList(ctx, c.List, o.RuntimeConf(a, path))
+	return c, c.CNI.DelNetworkList(ctx, c.List, o.RuntimeConf(a, list, path))
 }
 
 // requireReleased looks for what a DEL that reports success has left: host-local and libcni report no file that

@@ -42,12 +42,12 @@ func CheckPlugins(ctx context.Context, o *operation.Operation, a state.Attachmen
 		return "", err
 	}
 	exec := &checkExec{Exec: runner}
-	if err := setResult(o, exec, a, list.CNIVersion); err != nil {
+	if err := setResult(o, exec, a, list); err != nil {
 		return "", err
 	}
 	// libcni is given no cache: what is there another operation may be writing.
 	cni := libcni.NewCNIConfigWithCacheDir(o.Config.DirsOf(a), os.DevNull, exec)
-	err = cni.CheckNetworkList(ctx, list, o.RuntimeConf(a, o.Record.Allocation.Netns))
+	err = cni.CheckNetworkList(ctx, list, o.RuntimeConf(a, list, o.Record.Allocation.Netns))
 	if errors.Is(err, libcni.ErrorCheckNotSupp) {
 		return fmt.Sprintf("cniVersion %s has no CHECK", list.CNIVersion), nil
 	}
@@ -85,7 +85,7 @@ func (x *checkExec) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 // setResult gives plugins the recorded result with the MACs that interfaces of the host have now, and the name of the
 // end of the attachment's pair: a bridge without an address takes the lowest MAC of its ports, udev changes MACs that
 // the kernel chose, operators rename links, and the reference plugins would call that a fault.
-func setResult(o *operation.Operation, x *checkExec, a state.Attachment, version string) error {
+func setResult(o *operation.Operation, x *checkExec, a state.Attachment, list *libcni.NetworkConfigList) error {
 	if a.Result == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func setResult(o *operation.Operation, x *checkExec, a state.Attachment, version
 	if err != nil {
 		return err
 	}
-	end, err := onrecord.HostEnd(a)
+	end, err := onrecord.HostEnd(a, list)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func setResult(o *operation.Operation, x *checkExec, a state.Attachment, version
 		}
 	}
 	x.addresses = onrecord.InterfaceAddresses(result, a.Interface)
-	x.result, err = onrecord.EncodeResult(result, version)
+	x.result, err = onrecord.EncodeResult(result, list.CNIVersion)
 	return err
 }
 

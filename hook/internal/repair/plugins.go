@@ -75,12 +75,12 @@ func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 		return
 	}
 	exec := &checkExec{Exec: runner}
-	if err := setResult(p.operation, exec, a, list.CNIVersion); err != nil {
+	if err := setResult(p.operation, exec, a, list); err != nil {
 		p.Err = err
 		return
 	}
 	cni := libcni.NewCNIConfigWithCacheDir(p.operation.Config.DirsOf(a), "/dev/null", exec)
-	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.RuntimeConf(a, path)))
+	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.RuntimeConf(a, list, path)))
 	p.changes = chain.Changes()
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/hook/internal/attach"
@@ -199,8 +200,12 @@ func attachAgain(ctx context.Context, o *operation.Operation, ns kernel.Namespac
 	if err := errors.Join(refuseName(o, ns, *a), inspect.RefuseOtherRoutes(o.Record, o.Config.IsKnown, *a, before)); err != nil {
 		return err
 	}
+	list, err := onrecord.List(*a)
+	if err != nil {
+		return err
+	}
 	a.Attempts = 0
-	c, err := attach.Add(ctx, ctx, o, a)
+	c, err := attach.Add(ctx, ctx, o, a, list)
 	if err != nil {
 		return err
 	}
@@ -213,7 +218,7 @@ func attachAgain(ctx context.Context, o *operation.Operation, ns kernel.Namespac
 	if err := o.WorkIn(ns).Restore(a); err != nil {
 		return err
 	}
-	return finishReattachment(o, ns, a)
+	return finishReattachment(o, ns, a, list)
 }
 
 // refuseName refuses an attachment whose name another interface has by now.
@@ -226,7 +231,7 @@ func refuseName(o *operation.Operation, ns kernel.Namespace, a state.Attachment)
 }
 
 // finishReattachment records that all is there again.
-func finishReattachment(o *operation.Operation, ns kernel.Namespace, a *state.Attachment) error {
+func finishReattachment(o *operation.Operation, ns kernel.Namespace, a *state.Attachment, list *libcni.NetworkConfigList) error {
 	seen, err := onrecord.ReadStatus(*a)
 	if err != nil {
 		return err
@@ -240,7 +245,7 @@ func finishReattachment(o *operation.Operation, ns kernel.Namespace, a *state.At
 	}
 	done := *a
 	done.FormerResult, done.Error, done.CheckPassed, done.Updated = nil, "", false, time.Now().UTC()
-	inspect.NoteDevice(&done, present)
+	inspect.NoteDevice(&done, list, present)
 	var routes []netns.Route
 	for _, gateway := range seen.Gateways {
 		routes = append(routes, netns.Route{Interface: a.Interface, Gateway: gateway})
@@ -278,7 +283,7 @@ func (p *Repairing) refuseReattachment(ns kernel.Namespace) error {
 	if a.FormerResult != nil {
 		return refuseForeign(p.operation, a, present)
 	}
-	if err := inspect.RefuseMoved(p.operation.Record, p.operation.Config.Host, a, present); err != nil {
+	if err := inspect.RefuseMoved(p.operation.Record, p.operation.Config.Host, a, list, present); err != nil {
 		return err
 	}
 	at := netns.Index(present, a.Interface)

@@ -17,11 +17,7 @@ func explainForce(_ *Work, c Call, err error) error {
 	if err == nil || !strings.Contains(err.Error(), "already has an IP address") {
 		return err
 	}
-	list, failed := onrecord.List(c.Attachment)
-	if failed != nil {
-		return err
-	}
-	for _, p := range list.Plugins {
+	for _, p := range c.Recorded.Plugins {
 		if conf, failed := onrecord.DecodePlugin(p); failed == nil && len(onrecord.Forced(p)) > 0 {
 			return fmt.Errorf("%w: forceAddress removes none, because an operator or other attachments may need it: if nothing does: ip address del ADDRESS dev %s", err, conf.Link())
 		}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
-	"github.com/allocnet/allocnet/state"
 )
 
 // assigned refuses addresses of the host.
@@ -16,8 +15,8 @@ var assigned = step{Result: checkAssigned}
 
 // checkAssigned refuses a result with an address that the host itself has: IPAM plugins know the addresses that they assign,
 // and not those of the host, which may be in the same range. What answers for it on the link would be chance.
-func checkAssigned(w *Work, a state.Attachment) error {
-	result, err := onrecord.ParseResult(a.Result)
+func checkAssigned(w *Work, c Call) error {
+	result, err := onrecord.ParseResult(c.Attachment.Result)
 	if err != nil {
 		return err
 	}
@@ -36,5 +35,5 @@ func checkAssigned(w *Work, a state.Attachment) error {
 		return err
 	}
 	return fmt.Errorf("its IPAM plugin has assigned %s, which is an address of this host, on %s: leave it out of the range in %s (rangeStart, rangeEnd, or exclude of allocnet-ipam)",
-		held, link, w.FileOf(a.Network))
+		held, link, w.FileOf(c.Attachment.Network))
 }

@@ -46,7 +46,8 @@ func suspendIPv6(_ context.Context, w *Work, c Call, add func() error) error {
 }
 
 // refuseIPv6 refuses an IPv6 address, which the configuration did not tell of. The plugin has switched IPv6 on for it.
-func refuseIPv6(w *Work, a state.Attachment) error {
+func refuseIPv6(w *Work, c Call) error {
+	a := c.Attachment
 	if !a.IPv6Off {
 		return nil
 	}
@@ -128,5 +129,5 @@ func hostEnd(a state.Attachment) (*types.Interface, error) {
 	if err != nil || len(onrecord.Bridges(list)) > 0 {
 		return nil, err
 	}
-	return onrecord.HostEnd(a)
+	return onrecord.HostEnd(a, list)
 }

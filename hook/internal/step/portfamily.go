@@ -12,7 +12,6 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/state"
 )
 
 // portFamilies refuses ports that no address serves.
@@ -48,7 +47,8 @@ func (*PortFamilyError) Kind() errdefs.Kind { return errdefs.Refused }
 
 // checkPortFamilies refuses a result without an address for a chosen port. Assigned
 // ports are not the allocation's choice: without an address they are only logged.
-func checkPortFamilies(w *Work, a state.Attachment) error {
+func checkPortFamilies(w *Work, c Call) error {
+	a := c.Attachment
 	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func checkPortFamilies(w *Work, a state.Attachment) error {
 		return err
 	}
 	if len(all) > 0 {
-		warnUnreachedPorts(w, a)
+		warnUnreachedPorts(w, c)
 	}
 	addresses := onrecord.Addresses(result)
 	for _, m := range all {
@@ -79,17 +79,13 @@ func checkPortFamilies(w *Work, a state.Attachment) error {
 }
 
 // warnUnreachedPorts warns of ports that are mapped in vain.
-func warnUnreachedPorts(w *Work, a state.Attachment) {
-	list, err := onrecord.List(a)
-	if err != nil || len(list.Plugins) == 0 {
-		return
-	}
-	switch first, err := onrecord.DecodePlugin(list.Plugins[0]); {
+func warnUnreachedPorts(w *Work, c Call) {
+	switch first, err := onrecord.DecodePlugin(c.Recorded.Plugins[0]); {
 	case err != nil:
 	case first.Type == "macvlan" || first.Type == "ipvlan":
-		w.log(a).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")
+		w.log(c.Attachment).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")
 	case first.Type == "bridge" && !first.HairpinMode && w.Host.FiltersBridges():
-		w.log(a).Warn("with br_netfilter the allocation does not reach its own published ports: set \"hairpinMode\": true of the plugin bridge")
+		w.log(c.Attachment).Warn("with br_netfilter the allocation does not reach its own published ports: set \"hairpinMode\": true of the plugin bridge")
 	}
 }
 

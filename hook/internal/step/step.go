@@ -30,7 +30,7 @@ type step struct {
 	// Judge is called with the error of ADD, or nil, and returns what it means.
 	Judge func(w *Work, c Call, err error) error
 	// Result refuses what ADD has reported.
-	Result func(w *Work, a state.Attachment) error
+	Result func(w *Work, c Call) error
 	// Added is called after ADD of an attachment, also when it is attached again.
 	Added func(w *Work, a *state.Attachment) error
 	// Completed is called when all attachments of a call have been added.
@@ -65,7 +65,8 @@ type Lack struct {
 // Call is one ADD.
 type Call struct {
 	Attachment state.Attachment
-	List       *libcni.NetworkConfigList
+	// List is what plugins get of Recorded, the conflist on record.
+	List, Recorded *libcni.NetworkConfigList
 	// InProcess is whether no plugin is executed.
 	InProcess bool
 }
@@ -125,9 +126,9 @@ func (w *Work) Add(ctx context.Context, c Call, add func() error) error {
 	return do()
 }
 
-// CheckResult refuses what ADD has reported of an attachment.
-func (w *Work) CheckResult(a state.Attachment) error {
-	return each(w, a, func(s step) func(*Work, state.Attachment) error { return s.Result })
+// CheckResult refuses what ADD has reported of an attachment, which has that by now.
+func (w *Work) CheckResult(c Call) error {
+	return each(w, c, func(s step) func(*Work, Call) error { return s.Result })
 }
 
 // Added does what follows ADD of an attachment.

@@ -668,6 +668,8 @@ type fakeHost struct {
 	outside error
 	// guarded counts calls of GuardLoopback, and kept those of KeepAdvertised.
 	guarded, kept atomic.Int32
+	// listed counts calls of Addressed and Holder.
+	listed atomic.Int32
 }
 
 func (h *fakeHost) Outside() error { return h.outside }
@@ -685,7 +687,7 @@ func (h *fakeHost) KeepAdvertised() error {
 func (h *fakeHost) IPTables() string { return h.iptables }
 
 func (h *fakeHost) Interfaces() ([]netns.Interface, error)                  { return h.interfaces, nil }
-func (h *fakeHost) Addressed() ([]netns.Interface, error)                   { return h.interfaces, nil }
+func (h *fakeHost) MayHold(netip.Addr) bool                                 { return false }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error)                  { return 0, h.links[name], nil }
 func (h *fakeHost) GatewayMACs([]netip.Addr) (map[string]netip.Addr, error) { return h.gateways, nil }
 func (*fakeHost) LinkMAC(string) (string, bool, error)                      { return "", false, nil }
@@ -724,7 +726,13 @@ func (*fakeHost) RestoreBridge(string, string) error        { return nil }
 func (h *fakeHost) FilterBridges(hclog.Logger)              { h.filtered++ }
 func (h *fakeHost) Listeners() ([]listener.Listener, error) { return h.listeners, nil }
 
+func (h *fakeHost) Addressed() ([]netns.Interface, error) {
+	h.listed.Add(1)
+	return h.interfaces, nil
+}
+
 func (h *fakeHost) Holder(addresses []netip.Addr) (netip.Addr, string, error) {
+	h.listed.Add(1)
 	for _, i := range h.interfaces {
 		for _, taken := range i.Addresses {
 			if slices.Contains(addresses, taken.Addr()) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,6 +52,25 @@ func TestAssignedAddressOfTheHost(t *testing.T) {
 		}
 		if want := []string{"ADD ipvlan net1", "DEL ipvlan net1"}; !slices.Equal(calls, want) {
 			t.Errorf("%s: calls %v, want %v", name, calls, want)
+		}
+	}
+}
+
+// TestAddressesListedOnce: one list of the host's addresses does for a call, whatever its networks are.
+func TestAddressesListedOnce(t *testing.T) {
+	for name, plugin := range map[string]string{
+		"with a gateway": `{"type": "bridge", "bridge": "brK", "isGateway": true, "ipam": {"type": "host-local", "subnet": "192.0.K.0/24"}}`,
+		"without":        `{"type": "ipvlan"}`,
+	} {
+		m := newMemory(t, nil)
+		m.network(t, "ipam", "host-local")
+		var networks []string
+		for i := range 5 {
+			networks = append(networks, fmt.Sprintf("n%d", i))
+			m.network(t, networks[i], strings.ReplaceAll(plugin, "K", strconv.Itoa(i)))
+		}
+		if _, err := m.Setup(t.Context(), Request{ID: "a", Networks: named(networks...)}); err != nil || m.host.listed.Load() != 1 {
+			t.Errorf("%s: listed %d times, %v", name, m.host.listed.Load(), err)
 		}
 	}
 }

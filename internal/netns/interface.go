@@ -4,6 +4,7 @@
 package netns
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -313,6 +315,21 @@ func OwnHolder(addresses []netip.Addr) (held netip.Addr, link string, err error)
 		return address.Unmap(), holder.Attrs().Name, nil
 	}
 	return netip.Addr{}, "", nil
+}
+
+// MayHold tells whether a link in the caller's namespace may have an address, without a list of all: that grows with the host. It
+// does not see IPv4 addresses in a VRF; OwnHolder does.
+func MayHold(address netip.Addr) bool {
+	if address.Is4() {
+		routes, err := netlink.RouteGet(address.AsSlice())
+		return err != nil && !errors.Is(err, unix.ENETUNREACH) || len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+	}
+	// There is no route to an address before duplicate address detection has ended.
+	r := nl.NewNetlinkRequest(unix.RTM_GETADDR, 0)
+	r.AddData(nl.NewIfAddrmsg(unix.AF_INET6))
+	r.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, address.AsSlice()))
+	_, err := r.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
+	return !errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
 // OwnsAddress tells whether the kernel takes packets to an address for the caller's namespace: as its own, or by a route of type local.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -63,5 +64,37 @@ func TestRootOwnAddressed(t *testing.T) {
 			t.Errorf("%+v", own)
 		}
 		return nil
+	})
+}
+
+// TestRootMayHold: an address of a link is found, also before duplicate address detection has ended, and on one that is down.
+func TestRootMayHold(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "side1"}}); err != nil {
+			return err
+		}
+		side, err := netlink.LinkByName("side1")
+		if err != nil {
+			return err
+		}
+		for _, up := range []bool{false, true} {
+			if up {
+				err = netlink.LinkSetUp(side)
+			}
+			for _, text := range []string{"10.0.0.1/24", "fd00::1/64"} {
+				prefix := netip.MustParsePrefix(text)
+				a, parsed := netlink.ParseAddr(text)
+				err = errors.Join(err, parsed)
+				had := netns.MayHold(prefix.Addr())
+				err = errors.Join(err, netlink.AddrAdd(side, a))
+				has, other := netns.MayHold(prefix.Addr()), netns.MayHold(prefix.Addr().Next())
+				err = errors.Join(err, netlink.AddrDel(side, a))
+				if left := netns.MayHold(prefix.Addr()); had || !has || other || left {
+					t.Errorf("%s, up %v: before %v, now %v, the next one %v, afterwards %v", text, up, had, has, other, left)
+				}
+			}
+		}
+		return err
 	})
 }

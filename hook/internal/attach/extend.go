@@ -56,7 +56,7 @@ func attachFurther(ctx context.Context, e *operation.Env, r plan.Request) (*allo
 	if done {
 		return onrecord.Describe(o.Record)
 	}
-	return extend(ctx, o, r, digest, facts(e))
+	return extend(ctx, o, r, digest, facts(e, o.Host))
 }
 
 // isExtended tells whether a batch of the request is attached as a whole. Attachments

@@ -67,7 +67,7 @@ func attachRequested(ctx context.Context, e *operation.Env, r plan.Request) (*al
 	if existing, err := reuseOrReset(ctx, o, r, digest); existing != nil || err != nil {
 		return existing, err
 	}
-	p, err := newPlan(e, r, digest)
+	p, err := newPlan(e, o.Host, r, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -202,16 +202,16 @@ func describeNew(o *operation.Operation) (*allocation.Allocation, error) {
 }
 
 // newPlan resolves a request.
-func newPlan(e *operation.Env, r plan.Request, digest string) (*plan.Plan, error) {
+func newPlan(e *operation.Env, host plan.Host, r plan.Request, digest string) (*plan.Plan, error) {
 	a, err := recordOf(e.Config, r, state.ModeSetup, digest)
 	if err != nil {
 		return nil, err
 	}
-	return plan.New(a, r, facts(e))
+	return plan.New(a, r, facts(e, host))
 }
 
-// facts are those of the engine for a plan.
-func facts(e *operation.Env) plan.Facts {
+// facts are those of the engine, and of the host as an operation has it, for a plan.
+func facts(e *operation.Env, host plan.Host) plan.Facts {
 	c := e.Config
 	c.Rules = c.Rules.Once()
 	return plan.Facts{
@@ -219,7 +219,7 @@ func facts(e *operation.Env) plan.Facts {
 		Rules:      c.Rules,
 		Policy:     func() (policy.Source, error) { return policy.Load(e.Config.PolicyFile) },
 		PluginDirs: e.Config.PluginDirs,
-		Host:       e.Config.Host,
+		Host:       host,
 		Record:     e.Store.Read,
 		UnpinnedMTU: func(bridge string) int {
 			return step.UnpinnedMTU(context.Background(), e.Store, e.Config.Logger, bridge, "", "")

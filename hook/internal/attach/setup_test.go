@@ -48,7 +48,7 @@ func TestContainerIDs(t *testing.T) {
 		"with a primary": {plan.Request{ID: "w1", Primary: &web, Networks: []selection.Element{web, web}}, []string{"w1", "w1.allocnet.net1", "w1.allocnet.net2"}},
 		"without":        {plan.Request{ID: "w1", Networks: []selection.Element{web, {Name: "web", Interface: "d.0"}}}, []string{"w1.allocnet.net1", "w1.allocnet.d_2e0"}},
 	} {
-		p, err := newPlan(e, test.request, "d")
+		p, err := newPlan(e, e.Config.Host, test.request, "d")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestContainerIDs(t *testing.T) {
 		}
 	}
 	var refused *plan.RequestError
-	_, err := newPlan(e, plan.Request{ID: strings.Repeat("x", 120), Networks: []selection.Element{web}}, "d")
+	_, err := newPlan(e, e.Config.Host, plan.Request{ID: strings.Repeat("x", 120), Networks: []selection.Element{web}}, "d")
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "net1") {
 		t.Errorf("an ID that is too long for its attachment: %v", err)
 	}

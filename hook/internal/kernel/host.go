@@ -62,6 +62,8 @@ type Host interface {
 	Interfaces() ([]netns.Interface, error)
 	// Holder returns the first of the addresses that one of its links has, and that link; empty if none has one.
 	Holder(addresses []netip.Addr) (held netip.Addr, link string, err error)
+	// MayHold tells whether a link of it may have an address, without a list of them; see netns.MayHold.
+	MayHold(address netip.Addr) bool
 	// GatewayMACs returns its gateways, and those given, by the MACs that it knows of them.
 	GatewayMACs(gateways []netip.Addr) (map[string]netip.Addr, error)
 	// Listeners returns the sockets that receive what arrives at ports of the host.
@@ -87,6 +89,7 @@ func (ownHost) FiltersBridges() bool                               { return filt
 func (ownHost) Listeners() ([]listener.Listener, error)            { return listener.All() }
 func (ownHost) Addressed() ([]netns.Interface, error)              { return netns.OwnAddressed() }
 func (ownHost) Interfaces() ([]netns.Interface, error)             { return netns.OwnInterfaces() }
+func (ownHost) MayHold(address netip.Addr) bool                    { return netns.MayHold(address) }
 
 func (ownHost) SwitchIPv6Off(link string) error {
 	var s sysctl.Tree

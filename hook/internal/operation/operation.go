@@ -48,8 +48,10 @@ func NewEnv(c config.Config, open func(dir string) (*state.Store, error)) (*Env,
 // Operation is one call on one locked allocation.
 type Operation struct {
 	Config *config.Config
-	Store  *state.Store
-	Lock   *state.Locked
+	// Host is that of Config, whose addresses are listed once.
+	Host  kernel.Host
+	Store *state.Store
+	Lock  *state.Locked
 	// Record is the allocation as it was when the lock was taken, then as
 	// this operation changes it.
 	Record state.Record
@@ -71,7 +73,7 @@ func (e *Env) On(r state.Record) *Operation { return NewOperation(&e.Config, e.S
 
 // NewOperation is On without an engine.
 func NewOperation(c *config.Config, store *state.Store, r state.Record) *Operation {
-	return &Operation{Config: c, Store: store, Record: r, Log: c.Logger.With("allocation", r.Allocation.ID), Notify: func(plan.Step) {}}
+	return &Operation{Config: c, Host: kernel.Once(c.Host), Store: store, Record: r, Log: c.Logger.With("allocation", r.Allocation.ID), Notify: func(plan.Step) {}}
 }
 
 // Begin locks an allocation and reads its record; an allocation without one
@@ -173,7 +175,7 @@ func (o *Operation) AttachmentLog(a state.Attachment) hclog.Logger {
 // Work is the allocation for steps.
 func (o *Operation) Work() *step.Work {
 	return &step.Work{
-		Namespace: o.Namespace, Host: o.Config.Host, Store: o.Store, Record: &o.Record, Defaults: &o.defaults,
+		Namespace: o.Namespace, Host: o.Host, Store: o.Store, Record: &o.Record, Defaults: &o.defaults,
 		Write: o.Lock.Write, WriteAllocation: o.Lock.WriteAllocation, Cache: func(a state.Attachment) error { return o.Config.Cache().Write(a, o.Record.Allocation.Netns) }, FileOf: o.Config.FileOf, Log: o.Log,
 		ResolvConf: o.Config.ResolvConf(o.Record.Allocation.ID), HostResolvConf: o.Config.HostResolvConf,
 		DNS: func(r state.Record) (resolvconf.Config, error) {

@@ -13,6 +13,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -113,6 +114,22 @@ func (e *scripted) Detach(_ context.Context, id, iface string) error {
 		return &hook.RequestError{Field: "interface", Value: iface, Reason: "is the primary"}
 	}
 	return nil
+}
+
+// built is a CNI that refuses with the caller's build.
+type built struct{}
+
+func (built) Call(_ context.Context, call api.CNI) ([]byte, error) {
+	return nil, unsupported(call.Build)
+}
+
+// TestBuildOfCaller: the build comes in a header, which an agent that does not know it ignores.
+func TestBuildOfCaller(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, api.PathCNI, strings.NewReader(`{"env": {"CNI_COMMAND": "DEL"}, "config": {}}`))
+	r.Header.Set(api.HeaderBuild, "0.0.9 a")
+	if _, err := New(Config{CNI: built{}}, &scripted{}).postCNI(r); err == nil || !strings.Contains(err.Error(), "0.0.9 a") {
+		t.Error(err)
+	}
 }
 
 // echo is a CNI that returns its configuration.

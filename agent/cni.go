@@ -25,6 +25,7 @@ func (a *Agent) postCNI(r *http.Request) (any, error) {
 	if err := read(r, &body); err != nil {
 		return nil, err
 	}
+	body.Build = r.Header.Get(api.HeaderBuild)
 	for _, name := range slices.Sorted(maps.Keys(body.Env)) {
 		if !slices.Contains(parameters, name) {
 			return nil, environment(fmt.Sprintf("variable %q: want %s", name, strings.Join(parameters, ", ")))

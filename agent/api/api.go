@@ -42,6 +42,9 @@ const (
 //go:embed openapi.json
 var Description []byte
 
+// HeaderBuild has CNI.Build.
+const HeaderBuild = "Allocnet-Build"
+
 // CNI is the body of POST /v1/cni: a call as a CNI runtime makes it.
 type CNI struct {
 	// Env has the parameters of the CNI specification, section 3: CNI_COMMAND,
@@ -49,9 +52,10 @@ type CNI struct {
 	Env map[string]string `json:"env"`
 	// Config is what a plugin gets on stdin.
 	Config json.RawMessage `json:"config"`
-	// Build is the caller's. The call of another build than the agent's is carried out by the plugin
-	// that is installed. Empty: what the agent does is right.
-	Build string `json:"build,omitempty"`
+	// Build is the caller's, in HeaderBuild: older agents refuse a key that they do not know. The call of
+	// another build than the agent's is carried out by the plugin that is installed. Empty: what the agent
+	// does is right.
+	Build string `json:"-"`
 }
 
 // Setup is the body of PUT /v1/allocations/{id}: the networks and ports of an

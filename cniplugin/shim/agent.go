@@ -5,7 +5,6 @@ package shim
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -27,6 +26,7 @@ import (
 const (
 	defaultSocket = "/run/allocnet/agent.sock"
 	path          = "/v1/cni"
+	headerBuild   = "Allocnet-Build"
 
 	statusContinue  = 100
 	statusOK        = 200
@@ -114,14 +114,8 @@ func encode(getenv func(string) string, config []byte) ([]byte, error) {
 			env[name] = value
 		}
 	}
-	head, err := json.Marshal(struct {
-		Env   map[string]string `json:"env"`
-		Build string            `json:"build"`
-	}{env, version.Build()})
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(bytes.TrimSuffix(head, []byte("}")), []byte(`,"config":`), config, []byte("}")), nil
+	head, err := json.Marshal(env)
+	return slices.Concat([]byte(`{"env":`), head, []byte(`,"config":`), config, []byte("}")), err
 }
 
 // exchange sends a request and reads the answer. The body is not sent before the agent asks for it: until
@@ -140,7 +134,7 @@ func (a agent) exchange(body []byte) (got answer, begun bool, err error) {
 	if err := c.SetDeadline(first); err != nil {
 		return answer{}, false, err
 	}
-	_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n", path, len(body))
+	_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\n%s: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n", path, headerBuild, version.Build(), len(body))
 	if err != nil {
 		return answer{}, false, err
 	}

@@ -4,6 +4,7 @@
 package shim
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -97,7 +98,7 @@ func call(t *testing.T, command, config string) exchanged {
 
 // TestConstants: what is repeated of package api is as there.
 func TestConstants(t *testing.T) {
-	if defaultSocket != api.DefaultSocket || path != api.PathCNI || statusContinue != http.StatusContinue || statusOK != http.StatusOK || statusNoContent != http.StatusNoContent {
+	if defaultSocket != api.DefaultSocket || path != api.PathCNI || headerBuild != api.HeaderBuild || statusContinue != http.StatusContinue || statusOK != http.StatusOK || statusNoContent != http.StatusNoContent {
 		t.Error("a path or a status is another")
 	}
 	if want := []int{http.StatusForbidden, http.StatusNotImplemented, http.StatusServiceUnavailable}; !slices.Equal(unhandled, want) {
@@ -125,10 +126,12 @@ func TestDelegated(t *testing.T) {
 		var body api.CNI
 		socket := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			data, err := io.ReadAll(r.Body)
-			if err != nil || json.Unmarshal(data, &body) != nil || r.URL.Path != api.PathCNI || r.Method != http.MethodPost {
+			decoder := json.NewDecoder(bytes.NewReader(data))
+			decoder.DisallowUnknownFields() // as agents do
+			if err != nil || decoder.Decode(&body) != nil || r.URL.Path != api.PathCNI || r.Method != http.MethodPost {
 				t.Errorf("%s %s: %q, %v", r.Method, r.URL, data, err)
 			}
-			sent = string(body.Config)
+			sent, body.Build = string(body.Config), r.Header.Get(api.HeaderBuild)
 			w.Header().Set("Content-Length", strconv.Itoa(len(test.answer)))
 			w.WriteHeader(test.status)
 			_, _ = io.WriteString(w, test.answer)
@@ -247,6 +250,7 @@ func garbage(t *testing.T, text string) string {
 			if err != nil {
 				return
 			}
+			_, _ = http.ReadRequest(bufio.NewReader(c)) // or writing it fails
 			_, _ = io.WriteString(c, text)
 			_ = c.Close()
 		}

@@ -4,7 +4,10 @@
 // Package version has the version of allocnet.
 package version
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"strings"
+)
 
 // Version is the release, without a leading v.
 const Version = "0.1.0"
@@ -27,7 +30,7 @@ func Commit() string {
 }
 
 // Build tells the programs of one build from all others.
-func Build() string { return Version + " " + Commit() }
+func Build() string { return strings.TrimSpace(Version + " " + Commit()) }
 
 func commitOf(settings []debug.BuildSetting) string {
 	revision, dirty := "", ""

@@ -33,9 +33,9 @@ const (
 	statusNoContent = 204
 )
 
-// unhandled are the answers of an agent that did nothing: it denies the caller access, has no plugin,
+// unhandled are the answers of an agent that did nothing: it denies the caller access, takes no body as large, has no plugin,
 // is stopping or is overloaded.
-var unhandled = []int{403, 501, 503}
+var unhandled = []int{403, 413, 501, 503}
 
 // parameters are those of the CNI specification.
 var parameters = []string{"CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS", "CNI_NETNS_OVERRIDE", "CNI_PATH"}

@@ -101,7 +101,7 @@ func TestConstants(t *testing.T) {
 	if defaultSocket != api.DefaultSocket || path != api.PathCNI || headerBuild != api.HeaderBuild || statusContinue != http.StatusContinue || statusOK != http.StatusOK || statusNoContent != http.StatusNoContent {
 		t.Error("a path or a status is another")
 	}
-	if want := []int{http.StatusForbidden, http.StatusNotImplemented, http.StatusServiceUnavailable}; !slices.Equal(unhandled, want) {
+	if want := []int{http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusNotImplemented, http.StatusServiceUnavailable}; !slices.Equal(unhandled, want) {
 		t.Errorf("unhandled are %v, want %v", unhandled, want)
 	}
 }

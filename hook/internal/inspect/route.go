@@ -90,12 +90,8 @@ func ForeignGateways(a state.Attachment, routes []netns.Route) error {
 
 // RefuseOtherRoutes refuses to attach again what makes a default route, if another program has made
 // one, as that of a tunnel: packets would leave by the network instead.
-func RefuseOtherRoutes(record state.Record, isKnown func(state.Attachment, *libcni.NetworkConfigList) bool, a state.Attachment, present []netns.Route) error {
+func RefuseOtherRoutes(record state.Record, isKnown func(state.Attachment, *libcni.NetworkConfigList) bool, a state.Attachment, list *libcni.NetworkConfigList, present []netns.Route) error {
 	seen, err := onrecord.ReadStatus(a)
-	if err != nil {
-		return err
-	}
-	list, err := onrecord.List(a)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containernetworking/cni/libcni"
+
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -81,11 +83,7 @@ func Del(ctx context.Context, o *operation.Operation, a state.Attachment, path s
 // requireReleased looks for what a DEL that reports success has left: host-local and libcni report no file that
 // they cannot remove, and host-device takes any interface of the name for its device. What is found is removed by forced
 // cleanup, or stays on record as pending.
-func requireReleased(o *operation.Operation, a state.Attachment, is inspect.Absence) error {
-	list, err := onrecord.List(a)
-	if err != nil {
-		return nil //nolint:nilerr // DEL has read it, so it never fails
-	}
+func requireReleased(o *operation.Operation, a state.Attachment, list *libcni.NetworkConfigList, is inspect.Absence) error {
 	n := cniconf.Network{Name: list.Name, List: list}
 	var left []error
 	for _, l := range operation.LeasesOf(a, n.Pools()) {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
+
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -206,15 +208,15 @@ func commitDetached(ctx context.Context, o *operation.Operation, attachments []s
 		case err != nil:
 			errs[i] = errors.Join(errs[i], o.Failure("detach", attachments[i], attachments[i].Attempts, err))
 		case errs[i] == nil && chains[i].Changes != nil && !operation.Replaces(chains[i].Changes, attachments[i]):
-			errs[i] = forgetDetached(o, attachments[i], absences[attachments[i].Interface])
+			errs[i] = forgetDetached(o, attachments[i], chains[i].List, absences[attachments[i].Interface])
 		}
 	}
 }
 
 // forgetDetached deletes the record of an attachment that DEL has removed, unless forced
 // cleanup follows: see suspects.
-func forgetDetached(o *operation.Operation, a state.Attachment, is inspect.Absence) error {
-	if err := requireReleased(o, a, is); err != nil {
+func forgetDetached(o *operation.Operation, a state.Attachment, list *libcni.NetworkConfigList, is inspect.Absence) error {
+	if err := requireReleased(o, a, list, is); err != nil {
 		return o.Failure("detach", a, a.Attempts, err)
 	}
 	o.AttachmentLog(a).Info("detached")
@@ -280,7 +282,7 @@ func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, pa
 	case err != nil:
 		return c, o.Failure("detach", *a, a.Attempts, err)
 	case c.Changes == nil:
-		return c, forgetDetached(o, *a, is)
+		return c, forgetDetached(o, *a, c.List, is)
 	}
 	return c, nil
 }

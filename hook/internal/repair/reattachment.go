@@ -197,11 +197,11 @@ func attachAgain(ctx context.Context, o *operation.Operation, ns kernel.Namespac
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(refuseName(o, ns, *a), inspect.RefuseOtherRoutes(o.Record, o.Config.IsKnown, *a, before)); err != nil {
-		return err
-	}
 	list, err := onrecord.List(*a)
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(refuseName(o, ns, *a), inspect.RefuseOtherRoutes(o.Record, o.Config.IsKnown, *a, list, before)); err != nil {
 		return err
 	}
 	a.Attempts = 0
@@ -275,7 +275,7 @@ func (p *Repairing) refuseReattachment(ns kernel.Namespace) error {
 	}
 	present, routes, err := kernel.Look(ns)
 	if err == nil {
-		err = inspect.RefuseOtherRoutes(p.operation.Record, p.operation.Config.IsKnown, a, routes)
+		err = inspect.RefuseOtherRoutes(p.operation.Record, p.operation.Config.IsKnown, a, list, routes)
 	}
 	if err != nil {
 		return err

@@ -70,8 +70,66 @@ func TestFirewallRules(t *testing.T) {
 	}
 }
 
+// TestSameBridge: the ports of a bridge reach each other, unless they are isolated.
+func TestSameBridge(t *testing.T) {
+	const dropped = "-i br0 -o br0 -j DROP"
+	for policy, want := range map[string]bool{"same-bridge": false, "isolated": true} {
+		all := testFirewallRules(t, policy)
+		if got := strings.Contains(rulestest.Text(all[len(all)-1]), dropped); got != want {
+			t.Errorf("%s: %s is %t, want %t", policy, dropped, got, want)
+		}
+	}
+}
+
+// TestRemovedRules: DEL removes the rules of each address, and CHECK of an attachment without one has nothing to compare.
+func TestRemovedRules(t *testing.T) {
+	for addresses, want := range map[string]int{"": 0, `{"address": "10.0.0.5/24"}, {"address": "fd00::5/64"}`: 2} {
+		c := &plugin.Call{Ctx: t.Context(), Version: "1.0.0", Changes: &plugin.Changes{}, Config: []byte(`{"cniVersion": "1.0.0", "name": "n", "backend": "iptables", "prevResult": {"cniVersion": "1.0.0", "ips": [` + addresses + `]}}`)}
+		if err := del(c); err != nil {
+			t.Fatal(err)
+		}
+		removed := c.Changes.Rules.Changes
+		if len(removed) != want {
+			t.Errorf("%s: %d removals, want %d", addresses, len(removed), want)
+		}
+		for _, change := range removed {
+			if !change.Remove || change.IPTables == nil || len(change.IPTables.Rules) != 2 {
+				t.Errorf("%s: %+v", addresses, change)
+			}
+		}
+		if want == 0 && check(c) != nil {
+			t.Errorf("CHECK: %v", check(c))
+		}
+	}
+}
+
 // TestRootSharedIsSeenByFirewall: see RequireSeen.
 func TestRootSharedIsSeenByFirewall(t *testing.T) {
 	roottest.Require(t)
 	rulestest.RequireSeen(t, testFirewallRules(t, "open")[0])
+}
+
+// TestFirewallRefuses: what follows no other plugin, and a policy that has no bridge.
+func TestFirewallRefuses(t *testing.T) {
+	conf := &config{IngressPolicy: "isolated"}
+	for want, interfaces := range map[string][]*current.Interface{"interface needs to be set": {}, "got nil interface": {nil}, "got empty bridge name": {{}}} {
+		if _, err := conf.ingress(&current.Result{Interfaces: interfaces}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", interfaces, err, want)
+		}
+	}
+	const withoutInterface = `, "ingressPolicy": "isolated", "prevResult": {"cniVersion": "1.0.0", "ips": []}`
+	onlyAdd := func(c *plugin.Call) error {
+		_, err := add(c)
+		return err
+	}
+	for verb, do := range map[string]func(*plugin.Call) error{"ADD": onlyAdd, "CHECK": check, "a repair": repair} {
+		c := &plugin.Call{Version: "1.0.0", Changes: &plugin.Changes{}, Config: []byte(`{"cniVersion": "1.0.0", "name": "n"}`)}
+		if err := do(c); err == nil || !strings.Contains(err.Error(), "missing prevResult") {
+			t.Errorf("%s without a result: %v", verb, err)
+		}
+	}
+	c := &plugin.Call{Version: "1.0.0", Changes: &plugin.Changes{}, Config: []byte(`{"cniVersion": "1.0.0", "name": "n"` + withoutInterface + `}`)}
+	if err := repair(c); err == nil || !strings.Contains(err.Error(), "interface needs to be set") {
+		t.Errorf("a repair without an interface: %v", err)
+	}
 }

@@ -71,13 +71,14 @@ func TestSources(t *testing.T) {
 	require("ADD", s.add(), want)
 	require("ADD again", s.add(), want)
 	require("CHECK", s.check(), want)
+	delete(f.zones, "10.0.0.5/32")
 	delete(f.zones, "fd00::5/128")
-	if err := s.check(); err == nil || err.Error() != "missing: source fd00::5/128 of firewalld's zone trusted" {
+	if err := s.check(); err == nil || err.Error() != "missing: source 10.0.0.5/32 of firewalld's zone trusted, source fd00::5/128 of firewalld's zone trusted" {
 		t.Errorf("CHECK without a source: %v", err)
 	}
 	r := &remedy.Repair{}
 	require("repair", s.repair(r), want)
-	if !slices.Equal(r.Missing, []string{"source fd00::5/128 of firewalld's zone trusted"}) {
+	if !slices.Equal(r.Missing, []string{"source 10.0.0.5/32 of firewalld's zone trusted", "source fd00::5/128 of firewalld's zone trusted"}) {
 		t.Errorf("the repair says %q", r.Missing)
 	}
 	delete(want, "10.0.0.5/32")
@@ -90,13 +91,14 @@ func TestSources(t *testing.T) {
 func TestSourcesFail(t *testing.T) {
 	f := &fakeFirewalld{zones: map[string]string{"10.0.0.5/32": "drop"}}
 	s := &sources{ctx: t.Context(), firewalld: f, zone: "trusted", addresses: []string{"10.0.0.5/32"}}
-	for verb, do := range map[string]func() error{"ADD": s.add, "DEL": s.remove} {
+	repair := func() error { return s.repair(&remedy.Repair{}) }
+	for verb, do := range map[string]func() error{"ADD": s.add, "DEL": s.remove, "a repair": repair} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), "ZONE_CONFLICT") || f.zones["10.0.0.5/32"] != "drop" {
 			t.Errorf("%s of a source of another zone: %v", verb, err)
 		}
 	}
 	f.fail = errors.New("the connection is closed")
-	for verb, do := range map[string]func() error{"ADD": s.add, "DEL": s.remove, "CHECK": s.check} {
+	for verb, do := range map[string]func() error{"ADD": s.add, "DEL": s.remove, "CHECK": s.check, "a repair": repair} {
 		if err := do(); !errors.Is(err, f.fail) || !strings.Contains(err.Error(), "10.0.0.5/32") {
 			t.Errorf("%s without an answer: %v", verb, err)
 		}
@@ -105,8 +107,9 @@ func TestSourcesFail(t *testing.T) {
 
 // TestFirewallBackend: without a bus, iptables has the rules, unless the configuration requires firewalld.
 func TestFirewallBackend(t *testing.T) {
-	bus := busSocket
-	t.Cleanup(func() { busSocket = bus })
+	bus, policies := busSocket, firewalldPolicies
+	t.Cleanup(func() { busSocket, firewalldPolicies = bus, policies })
+	firewalldPolicies = []string{"/"} // installed
 	busSocket = filepath.Join(t.TempDir(), "missing")
 	unused := func(*sources) error { return errors.New("there is no firewalld") }
 	for backend, want := range map[string]error{"": nil, "iptables": nil, "firewalld": errNoFirewalld} {
@@ -157,6 +160,10 @@ func TestSilentBus(t *testing.T) {
 	defer stop()
 	if _, err := (&config{}).withSources(&plugin.Call{Ctx: ctx, Verb: "CHECK"}, &current.Result{}, (*sources).add); err == nil {
 		t.Error("a bus that does not answer is taken for one without firewalld")
+	}
+	removed := &plugin.Call{Ctx: ctx, Version: "1.0.0", Verb: "DEL", Changes: &plugin.Changes{}, Config: []byte(`{"cniVersion": "1.0.0", "name": "n", "prevResult": {"cniVersion": "1.0.0"}}`)}
+	if err := del(removed); err == nil || len(removed.Changes.Rules.Changes) > 0 {
+		t.Errorf("DEL succeeds, and may leave a source: %v", err)
 	}
 	source := Source{"trusted", netip.MustParseAddr("10.0.0.5")}
 	if found, err := FindSources(ctx, []Source{source}); !errors.Is(err, context.DeadlineExceeded) {

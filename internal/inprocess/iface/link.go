@@ -25,7 +25,7 @@ import (
 // rules were made for: those of the result of ADD, and those that the link has. The plugins
 // leave the rules of a link that is gone.
 func Remove(c *plugin.Call) (addresses []net.IPNet, err error) {
-	if result, err := c.PrevResult(); err == nil && result != nil {
+	if result, _ := c.PrevResult(); result != nil { // DEL goes on without one
 		addresses = plugin.Networks(result)
 	}
 	err = c.InNamespace(func() error {
@@ -48,12 +48,11 @@ func Remove(c *plugin.Call) (addresses []net.IPNet, err error) {
 // RemoveNamed leaves a link of this namespace, which is the attachment's, to be removed, and
 // returns it; nil if there is none of that name.
 func RemoveNamed(c *plugin.Call, name string) (netlink.Link, error) {
-	found, err := links.Existing([]string{name})
-	if err != nil || len(found) == 0 {
-		return nil, err
+	link, err := links.Find(name)
+	if link != nil {
+		c.Changes.RemoveLink(c.Netns, name)
 	}
-	c.Changes.RemoveLink(c.Netns, name)
-	return found[0], nil
+	return link, err
 }
 
 // CheckAddresses compares the addresses and routes of a result with the attachment's

@@ -5,7 +5,6 @@ package tuning
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,12 +87,10 @@ func (s linkSettings) apply(link netlink.Link) error {
 }
 
 // restore makes all settings that it can.
-func (s linkSettings) restore(link netlink.Link) error {
-	var errs []error
+func (s linkSettings) restore(link netlink.Link) {
 	for _, set := range s.steps(link) {
-		errs = append(errs, set())
+		_ = set() // DEL succeeds all the same
 	}
-	return errors.Join(errs...)
 }
 
 // steps returns what makes each of the settings.

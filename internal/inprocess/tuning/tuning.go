@@ -227,10 +227,10 @@ func del(c *plugin.Call) error {
 	if settings, err := readLinkSettings(path); err == nil {
 		_ = c.InNamespace(func() error {
 			link, err := netlinksafe.LinkByName(c.IfName)
-			if err != nil {
-				return err
+			if err == nil {
+				settings.restore(link)
 			}
-			return settings.restore(link)
+			return err
 		})
 	}
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {

@@ -5,6 +5,7 @@ package tuning
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +15,10 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -190,6 +193,80 @@ func TestRootSettingIsNamed(t *testing.T) {
 			`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q, %s, "prevResult": {"cniVersion": "1.0.0"}}`, t.TempDir(), settings)}
 		if _, err := add(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", settings, err, want)
+		}
+	}
+}
+
+// TestCompare: each setting is compared, and those that are not configured are not.
+func TestCompare(t *testing.T) {
+	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0", HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Promisc: 1, MTU: 1400, RawFlags: unix.IFF_ALLMULTI, TxQLen: 5}}
+	same := linkSettings{MAC: "02:00:00:00:00:01", Promisc: pointer(true), MTU: 1400, Allmulti: pointer(true), TxQLen: pointer(5)}
+	for _, s := range append(same.each(), same, linkSettings{}) {
+		if err := s.compare(link); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	other := linkSettings{MAC: "02:00:00:00:00:02", Promisc: pointer(false), MTU: 1500, Allmulti: pointer(false), TxQLen: pointer(6)}
+	if all := other.each(); len(all) != 5 {
+		t.Errorf("%d settings, want 5", len(all))
+	}
+	for _, s := range other.each() {
+		if err := s.compare(link); err == nil {
+			t.Errorf("%+v is not noticed", s)
+		}
+	}
+}
+
+// TestRepairOfAWrongSysctl: a key that is refused is an error, and is not tried.
+func TestRepairOfAWrongSysctl(t *testing.T) {
+	conf := &config{Sysctl: map[string]string{"kernel.domainname": "x"}}
+	if err := conf.repairSysctls(&plugin.Call{IfName: "eth0"}); err == nil {
+		t.Error("it is no error")
+	}
+}
+
+// TestWrongSettings: ADD refuses a configuration that it cannot read, with or without parameters.
+func TestWrongSettings(t *testing.T) {
+	for config, want := range map[string]string{
+		`"mtu": "1400"`: "failed to load netconf",
+		`"sysctl": {"net.core.somaxconn": "1", "net.core.somaxconn": "2"}`: "duplicated sysctl keys",
+	} {
+		if _, err := add(&plugin.Call{Config: []byte(`{"cniVersion": "1.0.0", "name": "net", ` + config + `}`)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", config, err, want)
+		}
+	}
+}
+
+// TestRootSettingsAreRepaired: those that the link does not have are made, and one that the kernel refuses is an error.
+func TestRootSettingsAreRepaired(t *testing.T) {
+	roottest.Require(t)
+	netns, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = netns.Close() })
+	if err := within.Namespace(netns, func(ns.NetNS) error {
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := &plugin.Call{ContainerID: "c", IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", netns.Fd())}
+	for _, test := range []struct {
+		settings, refused string
+		missing           int
+	}{
+		{settings: `"mac": "02:00:00:00:00:01", "promisc": true, "mtu": 1400, "allmulti": true, "txQLen": 5`, missing: 5},
+		{settings: `"mac": "02:00:00:00:00:01", "promisc": true, "mtu": 1400, "allmulti": true, "txQLen": 6`, missing: 1},
+		{settings: `"promisc": true, "allmulti": false`, missing: 1},
+		{settings: `"mtu": 10`, missing: 1, refused: `set {"mtu":10} of eth0: `},
+	} {
+		c.Config = fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "prevResult": {"cniVersion": "1.0.0"}, %s}`, test.settings)
+		c.Repair = &remedy.Repair{}
+		if err := repair(c); (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) || len(c.Repair.Missing) != test.missing {
+			t.Errorf("%s: %v, missing are %q", test.settings, err, c.Repair.Missing)
+		}
+		if err := check(c); (err != nil) != (test.refused != "") {
+			t.Errorf("%s: CHECK: %v", test.settings, err)
 		}
 	}
 }

@@ -97,6 +97,9 @@ func TestRemovedRules(t *testing.T) {
 				t.Errorf("%s: %+v", addresses, change)
 			}
 		}
+		if _, err := add(c); err != nil || len(c.Changes.Rules.Changes) != 2*want {
+			t.Errorf("%s: ADD: %v", addresses, err)
+		}
 		if want == 0 && check(c) != nil {
 			t.Errorf("CHECK: %v", check(c))
 		}

@@ -28,7 +28,7 @@
 // When the context of Serve ends, the agent refuses new work, completes the requests in flight,
 // and closes the socket. A set-up that is still in flight after Config.DrainTimeout is undone. A
 // CNI call of an agent that is killed leaves what one of allocnet-cni leaves that is killed: its caller
-// does the work itself.
+// does the work itself, or undoes it.
 //
 // # Adding to it
 //

@@ -5,9 +5,13 @@ package cniplugin
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
 )
 
 // agentConf has calls delegated to the agent.
@@ -38,7 +42,7 @@ func (r *request) carryOut(verb func(*request) error) error {
 	case r.refusal == nil:
 		return verb(r)
 	case r.conf.Agent.Mode == require && !slices.Contains(agentless, r.command):
-		return refuse(types.ErrTryAgainLater, "the agent is required: "+r.refusal.Reason)
+		return errors.Join(refuse(types.ErrTryAgainLater, "the agent is required: "+r.refusal.Reason), r.undo())
 	case r.ctx.Err() != nil:
 		return context.Cause(r.ctx)
 	}
@@ -46,4 +50,20 @@ func (r *request) carryOut(verb func(*request) error) error {
 	// agent, or a plugin that it started, still runs.
 	r.log.Warn("continuing without the agent", "error", r.refusal.Reason)
 	return verb(r)
+}
+
+// undo removes what the agent has begun to attach, and has not undone because it was killed. It leaves what
+// is attached: that may be of an earlier ADD.
+func (r *request) undo() error {
+	if !r.refusal.Begun || r.command != "ADD" || r.ctx.Err() != nil {
+		return nil
+	}
+	a, err := r.engine.Status(r.ctx, r.args.ContainerID)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil || a.Owner != r.owner() || slices.ContainsFunc(a.Attachments, func(a hook.Attachment) bool { return a.Phase != state.Adding }) {
+		return err
+	}
+	return r.engine.Teardown(r.ctx, a.ID)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cniplugin/shim"
+	"github.com/allocnet/allocnet/state"
 )
 
 // delegating returns a request of a configuration that delegates calls, which the agent has not carried out.
@@ -64,5 +65,47 @@ func TestBegun(t *testing.T) {
 		if deadline, _ := r.ctx.Deadline(); err != nil || s.Fresh == begun || time.Until(deadline) > 31*time.Minute {
 			t.Errorf("begun is %t: fresh is %t, %s left, %v", begun, s.Fresh, time.Until(deadline), err)
 		}
+	}
+}
+
+// TestUndo: with an agent that is required and was killed, what it has begun to attach is removed, and nothing
+// that is attached or another's.
+func TestUndo(t *testing.T) {
+	for name, test := range map[string]struct {
+		command, owner string
+		begun          bool
+		phases         []state.Phase
+		left           bool
+	}{
+		"begun":             {"ADD", "cni/multi/eth0", true, []state.Phase{state.Adding, state.Adding}, false},
+		"not begun":         {"ADD", "cni/multi/eth0", false, []state.Phase{state.Adding}, true},
+		"attached":          {"ADD", "cni/multi/eth0", true, []state.Phase{state.Attached, state.Adding}, true},
+		"of another":        {"ADD", "cni/multi/eth1", true, []state.Phase{state.Adding}, true},
+		"of another caller": {"STATUS", "cni/multi/eth0", true, []state.Phase{state.Adding}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := delegating(t, test.command, require, &shim.Refusal{Reason: "it is gone", Begun: test.begun})
+			store, err := state.Open(r.conf.StateDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := store.Lock(t.Context(), "a1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var attachments []state.Attachment
+			for i, phase := range test.phases {
+				attachments = append(attachments, state.Attachment{Network: "web", Interface: fmt.Sprint("eth", i), ContainerID: "a1", Phase: phase, Batch: state.Batch{Kind: state.BatchSetup}})
+			}
+			err = l.Begin(state.Allocation{ID: "a1", Mode: state.ModeSetup, Owner: test.owner}, attachments)
+			l.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			requireError(t, r.carryOut(func(*request) error { return nil }), types.ErrTryAgainLater, "it is gone")
+			if _, err := store.Read("a1"); errors.Is(err, state.ErrNotFound) == test.left {
+				t.Errorf("the record: %v, want it left: %t", err, test.left)
+			}
+		})
 	}
 }

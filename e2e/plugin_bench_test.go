@@ -252,7 +252,7 @@ func BenchmarkFootprint(b *testing.B) {
 	p := newPeers(b, benchConf(b, "iptables", policy.IPv6LinkLocal))
 	p.startAgent(b)
 	time.Sleep(2 * time.Second) // the agent's first round
-	programs := []string{filepath.Join(p.bin, "allocnet"), filepath.Join(p.bin, "allocnet-cni")}
+	programs := []string{filepath.Join(p.bin, "allocnet"), filepath.Join(p.bin, "allocnet-cni"), filepath.Join(p.bin, "allocnet-cni-engine")}
 	if path := os.Getenv("MULTUS_BIN"); path != "" {
 		programs = append(programs, path)
 	}

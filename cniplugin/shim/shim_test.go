@@ -240,7 +240,7 @@ func chunks(t *testing.T) string {
 	})
 }
 
-// garbage is a socket that answers each connection with a text.
+// garbage is a socket that answers the first request of each connection with a text.
 func garbage(t *testing.T, text string) string {
 	t.Helper()
 	l, path := listen(t)

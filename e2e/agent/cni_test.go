@@ -16,19 +16,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/fakecni"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// cni calls allocnet-cni as a runtime does, and returns what it printed.
-func (h *host) cni(verb, id, mode string) (stdout, stderr string, code int) {
-	h.Helper()
+// plugin returns a call of allocnet-cni as a runtime makes it.
+func (h *host) plugin(verb, id, mode, networks string) *exec.Cmd {
 	cmd := exec.Command(plugin)
 	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": "storage",
-		"confDir": %q, "pluginDir": %q, "stateDir": %q, "agent": {"socket": %q, "mode": %q}}`,
-		h.conf, sandbox.PluginDir()+":"+h.plugins, h.state, h.socket, mode))
+		"confDir": %q, "pluginDir": %q, "stateDir": %q, "executor": %q, "agent": {"socket": %q, "mode": %q}}`,
+		h.conf, sandbox.PluginDir()+":"+h.plugins, h.state, sandbox.Executor(), h.socket, mode))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+id, "CNI_IFNAME=eth0", "CNI_PATH="+h.plugins,
-		"CNI_NETNS=/run/netns/"+id, "CNI_ARGS=IgnoreUnknown=true;networks=peer", "GORACE=atexit_sleep_ms=0")
+		"CNI_NETNS=/run/netns/"+id, "CNI_ARGS=IgnoreUnknown=true;networks="+networks, "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// cni calls allocnet-cni, and returns what it printed.
+func (h *host) cni(verb, id, mode string) (stdout, stderr string, code int) {
+	h.Helper()
+	cmd := h.plugin(verb, id, mode, "peer")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run() // the caller reads the exit code
@@ -173,6 +180,55 @@ func TestAgentIsKilledAtAnyInstant(t *testing.T) {
 				t.Fatalf("%s, instant %d: it is on record still:\n%s", verb, i, out)
 			}
 		}
+	}
+	h.start() // it removes the socket of the last one
+}
+
+// TestPluginIsKilledDuringACall: the agent undoes a call of which the caller is gone.
+func TestPluginIsKilledDuringACall(t *testing.T) {
+	h := newHost(t)
+	h.namespace("c6")
+	begun := t.TempDir() + "/begun"
+	h.fake("slow", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Mark: begun, Await: t.TempDir() + "/never"}}})
+	h.start()
+	cmd := h.plugin("ADD", "c6", "require", "slow")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.await("the agent has begun", func() bool { return present(begun) })
+	if out, code := h.allocnet("status", "c6"); code != 0 {
+		t.Errorf("it is not on record:\n%s", out)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	h.await("the agent has undone it", func() bool {
+		_, code := h.allocnet("status", "c6")
+		return code != 0
+	})
+}
+
+// TestRequiredAgentIsKilledDuringACall: what an agent began that is required is undone, because the plugin must not
+// do it itself.
+func TestRequiredAgentIsKilledDuringACall(t *testing.T) {
+	h := newHost(t)
+	h.namespace("c7")
+	begun, end := t.TempDir()+"/begun", t.TempDir()+"/end"
+	h.fake("slow", fakecni.Script{Verbs: map[string]fakecni.Behaviour{"ADD": {Mark: begun, Await: end}}})
+	h.start()
+	cmd := h.plugin("ADD", "c7", "require", "slow")
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h.await("the agent has begun", func() bool { return present(begun) })
+	h.end(unix.SIGKILL)
+	sandbox.WriteFile(t, end, "")
+	if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), `"code": 11`) {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if out, code := h.allocnet("status", "c7"); code == 0 {
+		t.Errorf("it is on record still:\n%s", out)
 	}
 	h.start() // it removes the socket of the last one
 }

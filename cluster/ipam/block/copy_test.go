@@ -273,7 +273,7 @@ func TestPurged(t *testing.T) {
 }
 
 // TestPurgedWithoutAgent: nor those of a host without an agent that attaches something in each hour,
-// also in the boot in which its instance was made.
+// also in the boot in which its instance was made. It loses them when it has attached nothing for 22 hours.
 func TestPurgedWithoutAgent(t *testing.T) {
 	w := newWorld(1)
 	w.features, w.store.faults = features{}, 0
@@ -291,6 +291,13 @@ func TestPurgedWithoutAgent(t *testing.T) {
 		if w.count() == 0 {
 			t.Fatalf("the block of a host that attached something an hour ago was reclaimed after %d hours", hours)
 		}
+	}
+	for range 23 {
+		w.maintain(other)
+		w.advance(time.Hour)
+	}
+	if w.maintain(other); w.count() != 0 {
+		t.Error("a host that has attached nothing for 22 hours has its block")
 	}
 }
 

@@ -61,6 +61,23 @@ func TestTakenByACopy(t *testing.T) {
 	}
 }
 
+// TestGivenBackByATwin: what one of two resumed machines gives back is another host's, while the other machine's allocation
+// still has it. That one takes nothing back from the new owner.
+func TestGivenBackByATwin(t *testing.T) {
+	c := newCluster(t)
+	one, twin, other := c.newHost(1), c.newHost(1), c.newHost(2)
+	one.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
+	twin.copyOf(one)
+	twin.mustFree("a")
+	c.pass(quiet)
+	other.mustTake(allocation("b", "web", "10.0.0.17"), "10.0.0.17")
+	one.mustVerify()
+	one.mustFree("a")
+	if entry := c.entryOf(t, "10.0.0.17"); entry.State != ipam.Held || entry.Owner.ContainerID != "b" {
+		t.Errorf("the address is %s by %s", entry.State, entry.Owner.ContainerID)
+	}
+}
+
 // TestOldRecordAfterBoot: a copy does not write what its disk says over what the original has
 // written since.
 func TestOldRecordAfterBoot(t *testing.T) {

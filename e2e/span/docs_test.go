@@ -40,17 +40,24 @@ func (s *scene) requireStatus() {
 	must(s, err)
 	m := lab.Clients[2]
 	for line := range strings.Lines(text) {
-		out, err := m.Run(strings.Fields(line)...)
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-			s.Errorf("%s: %v, want the exit code 1", line, err)
-		}
-		for _, want := range []string{"backend", "storage", "vx-storage"} {
-			if !strings.Contains(out, want) {
-				s.Errorf("%s shows\n%swant %q", line, out, want)
-			}
-		}
+		must(s, cluster.Await("the pools are shown", func() error { return requirePools(m, line) }))
 	}
 	must(s, cluster.Await("the nodes reply", func() error { return requireReplies(m) }))
+}
+
+// requirePools is an error unless a command shows the page's pools. The agent knows a block of another host some seconds after that
+// was claimed.
+func requirePools(m *cluster.Machine, line string) error {
+	out, err := m.Run(strings.Fields(line)...)
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		return errors.Join(fmt.Errorf("%s: want the exit code 1", line), err)
+	}
+	for _, want := range []string{"backend", "storage", "vx-storage"} {
+		if !strings.Contains(out, want) {
+			return fmt.Errorf("%s shows\n%swant %q", line, out, want)
+		}
+	}
+	return nil
 }
 
 // requireReplies is an error unless each node replies to a client that their network has a way to.

@@ -13,9 +13,9 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox/cluster"
 )
 
-// TestGuardKept: doctor says of which pools nothing drops forged packets while no agent runs, and the agent makes what does so
+// TestLongGuardKept: doctor says of which pools nothing drops forged packets while no agent runs, and the agent makes what does so
 // again.
-func TestGuardKept(t *testing.T) {
+func TestLongGuardKept(t *testing.T) {
 	s := take(t)
 	m, pools := lab.Clients[0], []string{"auto-ptp", "auto-bridge", "vxlan-ptp", "vxlan-bridge"}
 	unguarded := func(want bool) error {

@@ -111,10 +111,10 @@ func install(t *testing.T) installation {
 	t.Helper()
 	m := newMemory(t, nil)
 	m.network(t, "web", `{"type": "bridge", "dns": {"nameservers": ["10.0.0.1"]}}`, "portmap")
-	m.edit(t, "web", `"plugins"`, `"allocnet": {"ipv6": "off"}, "plugins"`)
 	m.network(t, "storage", `{"type": "macvlan", "args": {"gateway": "10.0.0.254"}, "dns": {"nameservers": ["10.0.0.2"]}}`, "tuning")
 	m.edit(t, "storage", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
 	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`)
+	m.edit(t, "backup", `"plugins"`, `"allocnet": {"ipv6": "off"}, "plugins"`)
 	m.network(t, "first", `{"type": "bridge", "isDefaultGateway": true}`, "portmap")
 	m.network(t, "second", `{"type": "macvlan", "isDefaultGateway": true}`, "tuning")
 	return installation{confDir: m.confDir, pluginDir: m.env.Config.PluginDirs[0]}

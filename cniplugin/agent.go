@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/cniplugin/shim"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
 )
@@ -25,23 +26,15 @@ type agentConf struct {
 	JobNetworks bool `json:"jobNetworks"`
 }
 
-const (
-	// prefer has the plugin handle a call that the agent does not handle.
-	prefer = "prefer"
-	// require makes such a call fail, unless it is one of agentless.
-	require = "require"
-)
-
-// agentless are the verbs that work from the record, and never require the agent: Nomad
-// calls DEL once, and then deletes the namespace.
-var agentless = []string{"DEL", "GC"}
+// prefer is the mode in which the plugin handles a call that the agent does not handle; the other one is shim.Require.
+const prefer = "prefer"
 
 // carryOut runs a verb, unless the agent should have done that and is required.
 func (r *request) carryOut(verb func(*request) error) error {
 	switch {
 	case r.refusal == nil:
 		return verb(r)
-	case r.conf.Agent.Mode == require && !slices.Contains(agentless, r.command):
+	case shim.Requires(r.conf.Agent.Mode, r.command):
 		return errors.Join(refuse(types.ErrTryAgainLater, "the agent is required: "+r.refusal.Reason), r.undo())
 	case r.ctx.Err() != nil:
 		return context.Cause(r.ctx)

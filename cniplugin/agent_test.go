@@ -39,9 +39,9 @@ func TestCarryOut(t *testing.T) {
 		refusal       *shim.Refusal
 		code          uint // 0: the verb runs
 	}{
-		{"ADD", prefer, nil, 0}, {"ADD", require, nil, 0},
-		{"ADD", prefer, gone, 0}, {"STATUS", prefer, gone, 0}, {"DEL", require, gone, 0}, {"GC", require, gone, 0},
-		{"ADD", require, gone, types.ErrTryAgainLater}, {"STATUS", require, gone, types.ErrTryAgainLater},
+		{"ADD", prefer, nil, 0}, {"ADD", shim.Require, nil, 0},
+		{"ADD", prefer, gone, 0}, {"STATUS", prefer, gone, 0}, {"DEL", shim.Require, gone, 0}, {"GC", shim.Require, gone, 0},
+		{"ADD", shim.Require, gone, types.ErrTryAgainLater}, {"STATUS", shim.Require, gone, types.ErrTryAgainLater},
 		{"ADD", prefer, &shim.Refusal{Reason: "it hung", Seconds: 3600}, types.ErrTryAgainLater},
 	} {
 		r := delegating(t, test.command, test.mode, test.refusal)
@@ -84,7 +84,7 @@ func TestUndo(t *testing.T) {
 		"of another caller": {"STATUS", "cni/multi/eth0", true, []state.Phase{state.Adding}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := delegating(t, test.command, require, &shim.Refusal{Reason: "it is gone", Begun: test.begun})
+			r := delegating(t, test.command, shim.Require, &shim.Refusal{Reason: "it is gone", Begun: test.begun})
 			store, err := state.Open(r.conf.StateDir)
 			if err != nil {
 				t.Fatal(err)

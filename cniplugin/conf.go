@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/cniplugin/shim"
 	"github.com/allocnet/allocnet/internal/strictjson"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -214,11 +215,11 @@ func (c *conf) parseRest() error {
 	if c.LogLevel != "" && hclog.LevelFromString(c.LogLevel) == hclog.NoLevel {
 		return fmt.Errorf("logLevel %q: want trace, debug, info, warn, error or off", c.LogLevel)
 	}
-	if c.Agent != nil && !slices.Contains([]string{"", prefer, require}, c.Agent.Mode) {
-		return fmt.Errorf("agent: mode %q: want %s or %s", c.Agent.Mode, prefer, require)
+	if c.Agent != nil && !slices.Contains([]string{"", prefer, shim.Require}, c.Agent.Mode) {
+		return fmt.Errorf("agent: mode %q: want %s or %s", c.Agent.Mode, prefer, shim.Require)
 	}
-	if c.Agent != nil && c.Agent.JobNetworks && c.Agent.Mode != require {
-		return fmt.Errorf("agent: mode %q: want %s with jobNetworks: the plugin itself does not read the networks of a job", c.Agent.Mode, require)
+	if c.Agent != nil && c.Agent.JobNetworks && c.Agent.Mode != shim.Require {
+		return fmt.Errorf("agent: mode %q: want %s with jobNetworks: the plugin itself does not read the networks of a job", c.Agent.Mode, shim.Require)
 	}
 	return c.parseTimeout()
 }

@@ -66,7 +66,7 @@ func (p Program) Run() (code int) {
 	if err := conf.read(config); err != nil || conf.Agent == nil { // the engine says what is wrong
 		return p.fail(p.Become(config))
 	}
-	a := agent{socket: conf.Agent.Socket, limit: conf.limit, optional: conf.optional(p.Getenv("CNI_COMMAND"))}
+	a := agent{socket: conf.Agent.Socket, limit: conf.limit, optional: !Requires(conf.Agent.Mode, p.Getenv("CNI_COMMAND"))}
 	answer, refusal := a.call(p.Getenv, config)
 	if refusal == nil {
 		return p.answer(answer)
@@ -100,9 +100,16 @@ func (c *conf) read(config []byte) error {
 	return nil
 }
 
-// optional reports whether the engine carries out what the agent does not.
-func (c *conf) optional(command string) bool {
-	return c.Agent.Mode != "require" || command == "DEL" || command == "GC"
+// Require is the mode of an agent in which a call fails that the agent does not carry out, unless it is one of agentless.
+const Require = "require"
+
+// agentless are the verbs that work from the record, and never require the agent: Nomad
+// calls DEL once, and then deletes the namespace.
+var agentless = []string{"DEL", "GC"}
+
+// Requires reports whether a call fails that the agent does not carry out.
+func Requires(mode, command string) bool {
+	return mode == Require && !slices.Contains(agentless, command)
 }
 
 // failure is the error object of the CNI specification.

@@ -34,14 +34,7 @@ func Extend(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.
 }
 
 func attachFurther(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.Allocation, error) {
-	if err := r.ValidateExtension(); err != nil {
-		return nil, err
-	}
-	digest, err := r.Digest()
-	if err != nil {
-		return nil, err
-	}
-	o, err := beginToAttach(ctx, e, r)
+	o, digest, err := beginToAttach(ctx, e, r, r.ValidateExtension)
 	if err != nil {
 		return nil, err
 	}

@@ -52,14 +52,7 @@ func SetupOrExtend(ctx context.Context, e *operation.Env, r plan.Request) (*allo
 }
 
 func attachRequested(ctx context.Context, e *operation.Env, r plan.Request) (*allocation.Allocation, error) {
-	if err := r.Validate(); err != nil {
-		return nil, err
-	}
-	digest, err := r.Digest()
-	if err != nil {
-		return nil, err
-	}
-	o, err := beginToAttach(ctx, e, r)
+	o, digest, err := beginToAttach(ctx, e, r, r.Validate)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +67,20 @@ func attachRequested(ctx context.Context, e *operation.Env, r plan.Request) (*al
 	return carryOut(ctx, o, p)
 }
 
-// beginToAttach is begin for a request, after what has to be done once in a boot.
-func beginToAttach(ctx context.Context, e *operation.Env, r plan.Request) (*operation.Operation, error) {
+// beginToAttach is Begin for a request that is valid, after what has to be done once in a boot. It returns the request's digest, too.
+func beginToAttach(ctx context.Context, e *operation.Env, r plan.Request, validate func() error) (o *operation.Operation, digest string, err error) {
+	if err := validate(); err != nil {
+		return nil, "", err
+	}
+	if digest, err = r.Digest(); err != nil {
+		return nil, "", err
+	}
 	recoverBoot(ctx, e)
-	o, err := e.Begin(ctx, r.ID)
+	o, err = e.Begin(ctx, r.ID)
 	if err == nil && r.Notify != nil {
 		o.Notify = r.Notify
 	}
-	return o, err
+	return o, digest, err
 }
 
 // bootLimit is how long a call waits at most for what earlier boots left. What

@@ -30,7 +30,7 @@ func Inspect(e *operation.Env, id string) ([]Checked, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(before.Attachments, inFlight) {
+	if slices.ContainsFunc(before.Attachments, onrecord.IsInFlight) {
 		return nil, nil // its phase shows it
 	}
 	if len(before.Damaged) > 0 {
@@ -47,8 +47,6 @@ func Inspect(e *operation.Env, id string) ([]Checked, error) {
 	}
 	return checked, whole
 }
-
-func inFlight(a state.Attachment) bool { return a.Phase == state.Adding || a.Phase == state.Deleting }
 
 // compare compares a record with its namespace.
 func compare(e *operation.Env, r state.Record) ([]Checked, error) {

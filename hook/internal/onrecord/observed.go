@@ -47,6 +47,9 @@ func Shows(a state.Attachment, interfaces []netns.Interface) bool {
 // IsComplete tells whether an attachment is attached and inspected.
 func IsComplete(a state.Attachment) bool { return a.Phase == state.Attached && a.Status != nil }
 
+// IsInFlight tells whether a call has begun to change an attachment, and has not ended.
+func IsInFlight(a state.Attachment) bool { return a.Phase == state.Adding || a.Phase == state.Deleting }
+
 // IsRenamed tells whether an interface is the attachment's under another name than the recorded one: it has its master outside
 // of the namespace, and the recorded MAC or, of a kind that has its master's MAC, a recorded address. The pair of a veth is
 // known by its end on the host.

@@ -204,7 +204,7 @@ func restoreStatus(a *state.Attachment, interfaces []netns.Interface, routes []n
 // a damaged line may have completed it, or forgotten it before it was attached again.
 func unfinished(attachments []state.Attachment) error {
 	for _, a := range attachments {
-		if a.Phase == state.Adding || a.Phase == state.Deleting || a.Phase == state.Attached && a.Status == nil {
+		if onrecord.IsInFlight(a) || a.Phase == state.Attached && a.Status == nil {
 			return fmt.Errorf("the state of interface %s is unknown", a.Interface)
 		}
 	}

@@ -96,18 +96,24 @@ func TestUnlistedSysctls(t *testing.T) {
 	}
 }
 
-// TestRootSettingsAreRestored: ADD keeps those that the link had, and DEL restores them.
-func TestRootSettingsAreRestored(t *testing.T) {
-	roottest.Require(t)
+// namespaceWith makes a namespace with a link, which ends with the test.
+func namespaceWith(t *testing.T, link netlink.LinkAttrs) ns.NetNS {
+	t.Helper()
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = netns.Close() })
-	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0", MTU: 1450}}
-	if err := within.Namespace(netns, func(ns.NetNS) error { return netlink.LinkAdd(link) }); err != nil {
+	if err := within.Namespace(netns, func(ns.NetNS) error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: link}) }); err != nil {
 		t.Fatal(err)
 	}
+	return netns
+}
+
+// TestRootSettingsAreRestored: ADD keeps those that the link had, and DEL restores them.
+func TestRootSettingsAreRestored(t *testing.T) {
+	roottest.Require(t)
+	netns := namespaceWith(t, netlink.LinkAttrs{Name: "eth0", MTU: 1450})
 	c := &plugin.Call{ContainerID: "c", IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), Config: fmt.Appendf(nil,
 		`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": %q, "mtu": 1400, "prevResult": {"cniVersion": "1.0.0"}}`, t.TempDir())}
 	requireMTU := func(want int) {
@@ -175,16 +181,7 @@ func TestSettingsThatStay(t *testing.T) {
 // TestRootSettingIsNamed: a setting that the kernel refuses is named, with its value.
 func TestRootSettingIsNamed(t *testing.T) {
 	roottest.Require(t)
-	netns, err := ns.TempNetNS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = netns.Close() })
-	if err := within.Namespace(netns, func(ns.NetNS) error {
-		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	netns := namespaceWith(t, netlink.LinkAttrs{Name: "eth0"})
 	for settings, want := range map[string]string{
 		`"mtu": 10`: `set {"mtu":10} of eth0: `,
 		`"sysctl": {"net.ipv4.conf.eth0.rp_filter": "on"}`: `set sysctl net.ipv4.conf.eth0.rp_filter to "on": `,
@@ -240,16 +237,7 @@ func TestWrongSettings(t *testing.T) {
 // TestRootSettingsAreRepaired: those that the link does not have are made, and one that the kernel refuses is an error.
 func TestRootSettingsAreRepaired(t *testing.T) {
 	roottest.Require(t)
-	netns, err := ns.TempNetNS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = netns.Close() })
-	if err := within.Namespace(netns, func(ns.NetNS) error {
-		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	netns := namespaceWith(t, netlink.LinkAttrs{Name: "eth0"})
 	c := &plugin.Call{ContainerID: "c", IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", netns.Fd())}
 	for _, test := range []struct {
 		settings, refused string

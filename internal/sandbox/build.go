@@ -36,10 +36,11 @@ var (
 	raced   = []string{"cmd/allocnet", "cmd/allocnet-cni", "cmd/allocnet-cni-engine"}
 )
 
-// The environment and the flags with which make build builds.
+// The environment and the flags with which make build builds, but for -trimpath: it would have the compiler
+// make all packages again that it makes for the tests.
 var (
 	released      = []string{"CGO_ENABLED=0"}
-	releasedFlags = []string{"-trimpath", "-ldflags", "-s -w"}
+	releasedFlags = []string{"-ldflags", "-s -w"}
 )
 
 func programDir() string { return filepath.Join(Root(), "build", "programs") }
@@ -61,7 +62,7 @@ func BuildPrograms() (hash string, err error) {
 		return "", err
 	}
 	if os.Getenv(raceVariable) != "" {
-		if err := build(racedDir(), nil, []string{"-race"}, raced); err != nil {
+		if err := build(racedDir(), []string{"CGO_ENABLED=1"}, []string{"-race"}, raced); err != nil {
 			return "", err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -93,15 +94,15 @@ func removeMovedAway(ctx context.Context, o *operation.Operation, a state.Attach
 // another plugin, or there is no such link.
 func macvlanMaster(o *operation.Operation, a state.Attachment) (int, error) {
 	list, err := onrecord.List(a)
-	if err != nil || len(list.Plugins) == 0 {
+	if err != nil {
 		return 0, nil //nolint:nilerr // nothing tells which one it is
 	}
-	conf, err := onrecord.DecodePlugin(list.Plugins[0])
-	if err != nil || conf.Type != "macvlan" || conf.LinkInContainer {
-		return 0, nil //nolint:nilerr // as above
+	first := cniconf.Chain(list)[0]
+	if first.Type != "macvlan" || first.LinkInContainer {
+		return 0, nil
 	}
 	links, err := o.Config.Host.Interfaces()
-	at := slices.IndexFunc(links, func(i netns.Interface) bool { return i.IsNamed(conf.Master) })
+	at := slices.IndexFunc(links, func(i netns.Interface) bool { return i.IsNamed(first.Master) })
 	if at < 0 {
 		return 0, err
 	}

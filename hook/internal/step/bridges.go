@@ -82,8 +82,11 @@ func restoreBridge(w *Work, name string) error {
 
 // restoreBridges restores what the ADD of a killed process left of the bridges of an attachment.
 func restoreBridges(ctx context.Context, w *Work, a state.Attachment) {
+	if a.Executor == state.InProcess {
+		return
+	}
 	list, err := onrecord.List(a)
-	if a.Executor == state.InProcess || err != nil { // DEL says what is wrong
+	if err != nil { // DEL says what is wrong
 		return
 	}
 	for name := range onrecord.Bridges(list) {

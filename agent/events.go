@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
@@ -82,9 +84,9 @@ func eventFilter(query url.Values) (f event.Filter, follow bool, err error) {
 	return f, follow, nil
 }
 
-// sendStream sends an answer until it ends, or the client disconnects. After an error the
+// send sends an answer until it ends, or the client disconnects. After an error the
 // client must not take the answer for complete.
-func (a *Agent) sendStream(w http.ResponseWriter, s *stream) {
+func (s *stream) send(w http.ResponseWriter, log hclog.Logger) {
 	defer s.end()
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Time{}) // that of the request would end the answer
@@ -94,7 +96,7 @@ func (a *Agent) sendStream(w http.ResponseWriter, s *stream) {
 	encoder := json.NewEncoder(w)
 	for e, err := range s.events {
 		if err != nil {
-			a.log.Warn("the events cannot be read", "error", err)
+			log.Warn("the events cannot be read", "error", err)
 			panic(http.ErrAbortHandler)
 		}
 		if encoder.Encode(e) != nil || connection.Flush() != nil {

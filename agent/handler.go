@@ -94,7 +94,7 @@ func (a *Agent) handle(path string, methods map[string]route) http.Handler {
 		a.metrics.request(path, r.Method, status)
 		switch value := value.(type) {
 		case *stream:
-			a.sendStream(w, value)
+			value.send(w, a.log)
 		case http.Handler:
 			value.ServeHTTP(w, r)
 		default:

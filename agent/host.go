@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/cniconf"
@@ -28,7 +29,7 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 	for n, err := range a.config.usable(catalog).All() {
 		network := api.Network{
 			Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion,
-			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...), Usage: a.usage(n),
+			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...), Usage: usageOf(n, a.log),
 		}
 		if err == nil {
 			err = a.engine.Ready(r.Context(), n)
@@ -44,11 +45,11 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// usage counts the addresses of a network's pools.
-func (a *Agent) usage(n *cniconf.Network) []api.NetworkUsage {
+// usageOf counts the addresses of a network's pools.
+func usageOf(n *cniconf.Network, log hclog.Logger) []api.NetworkUsage {
 	usage, err := n.Usage()
 	if err != nil {
-		a.log.Warn("not all leases of a network can be read", "network", n.Name, "error", err)
+		log.Warn("not all leases of a network can be read", "network", n.Name, "error", err)
 	}
 	var all []api.NetworkUsage
 	for _, u := range usage {
@@ -80,7 +81,7 @@ func (a *Agent) problems(ctx context.Context) []string {
 	if a.gate.isClosed() {
 		problems = append(problems, "the agent is stopping")
 	}
-	if why := a.unusable(); why != "" {
+	if why := a.config.unusable(); why != "" {
 		problems = append(problems, why)
 	}
 	for _, err := range a.engine.List(ctx) {
@@ -97,20 +98,20 @@ func (a *Agent) problems(ctx context.Context) []string {
 }
 
 // unusable returns why no network can be attached; empty if at least one can.
-func (a *Agent) unusable() string {
-	if a.config.HostNetwork {
+func (c Config) unusable() string {
+	if c.HostNetwork {
 		return ""
 	}
-	catalog, err := a.config.catalog()
+	catalog, err := c.catalog()
 	if err != nil {
 		return err.Error()
 	}
-	usable, problems := a.config.usable(catalog).Split()
+	usable, problems := c.usable(catalog).Split()
 	switch {
 	case len(usable) > 0:
 		return ""
 	case len(problems) > 0:
 		return problems[0].Error()
 	}
-	return fmt.Sprintf("no network in %s", strings.Join(a.config.ConfDirs, ", "))
+	return fmt.Sprintf("no network in %s", strings.Join(c.ConfDirs, ", "))
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+
+	"github.com/containernetworking/cni/libcni"
 )
 
 // Plugin is the configuration of a plugin, as far as others than the plugin itself read it.
@@ -19,9 +21,10 @@ type Plugin struct {
 	Device          string `json:"device"`
 	LinkInContainer bool   `json:"linkInContainer"`
 	// VLAN is that of the plugin bridge, and VLANID that of the plugin vlan.
-	VLAN             int   `json:"vlan"`
-	VLANID           int   `json:"vlanId"`
-	MTU              int   `json:"mtu"`
+	VLAN   int `json:"vlan"`
+	VLANID int `json:"vlanId"`
+	// MTU is nil without the key, which is needed to choose another one for an attachment.
+	MTU              *int  `json:"mtu"`
 	IsGateway        bool  `json:"isGateway"`
 	IsDefaultGateway bool  `json:"isDefaultGateway"`
 	IPMasq           bool  `json:"ipMasq"`
@@ -38,24 +41,44 @@ type Plugin struct {
 	IngressPolicy string `json:"ingressPolicy"`
 
 	IPAM     json.RawMessage `json:"ipam"`
-	ipamType string
+	IPAMType string          `json:"-"`
 }
 
-// Chain returns the configurations of the network's plugins. A key whose value is a mistake, which the
-// plugin reports, is missing.
+// Chain returns the configurations of the network's plugins, which it decodes once.
 func (n *Network) Chain() []Plugin {
-	n.decode.Do(func() {
-		n.chain = make([]Plugin, len(n.List.Plugins))
-		for i, plugin := range n.List.Plugins {
-			p := &n.chain[i]
-			p.Type, p.ipamType = plugin.Network.Type, plugin.Network.IPAM.Type
-			err := json.Unmarshal(plugin.Bytes, p) // it goes on after a mistake
-			if mistake, ok := errors.AsType[*json.UnmarshalTypeError](err); p.Type == "bridge" && p.Bridge == "" && (!ok || mistake.Field != "bridge") {
-				p.Bridge = "cni0"
-			}
-		}
-	})
+	n.decode.Do(func() { n.chain = Chain(n.List) })
 	return n.chain
+}
+
+// Chain returns the configurations of the plugins of a conflist. A key whose value is a mistake, which the
+// plugin reports, is missing.
+func Chain(list *libcni.NetworkConfigList) []Plugin {
+	chain := make([]Plugin, len(list.Plugins))
+	for i, plugin := range list.Plugins {
+		p := &chain[i]
+		p.Type, p.IPAMType = plugin.Network.Type, plugin.Network.IPAM.Type
+		err := json.Unmarshal(plugin.Bytes, p) // it goes on after a mistake
+		if mistake, ok := errors.AsType[*json.UnmarshalTypeError](err); p.Type == "bridge" && p.Bridge == "" && (!ok || mistake.Field != "bridge") {
+			p.Bridge = "cni0"
+		}
+	}
+	return chain
+}
+
+// Link is the host's link that the plugin builds on; empty if there is none.
+func (p Plugin) Link() string {
+	if p.Type == "bridge" {
+		return p.Bridge
+	}
+	return p.Master
+}
+
+// FixedMTU is the MTU that the plugin is configured with; 0: none.
+func (p Plugin) FixedMTU() int {
+	if p.MTU == nil {
+		return 0
+	}
+	return *p.MTU
 }
 
 // isGateway tells whether the plugin gives the host an address in the network's subnets, and routes for them.
@@ -69,11 +92,19 @@ type addresses struct {
 		Address string     `json:"address"`
 		Gateway netip.Addr `json:"gateway"`
 	} `json:"addresses"`
-	Routes []struct {
-		Dst string     `json:"dst"`
-		GW  netip.Addr `json:"gw"`
-	} `json:"routes"`
+	Routes []Route `json:"routes"`
 }
+
+// Route is one that an IPAM plugin is configured with.
+type Route struct {
+	Dst      string     `json:"dst"`
+	GW       netip.Addr `json:"gw"`
+	Table    int        `json:"table"`
+	Priority int        `json:"priority"`
+}
+
+// Routes returns those of the IPAM plugin; none if there is a mistake, which the plugin reports.
+func (p Plugin) Routes() []Route { return p.addresses().Routes }
 
 // addresses returns what IPAM is configured with; none if there is a mistake, which the plugin reports.
 func (p Plugin) addresses() (a addresses) {

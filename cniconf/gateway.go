@@ -10,7 +10,7 @@ import (
 
 // UsesIPAM tells whether a plugin of the network has one of the types of IPAM plugins.
 func (n *Network) UsesIPAM(is func(ipam string) bool) bool {
-	return slices.ContainsFunc(n.Chain(), func(p Plugin) bool { return is(p.ipamType) })
+	return slices.ContainsFunc(n.Chain(), func(p Plugin) bool { return is(p.IPAMType) })
 }
 
 // Gateways returns the gateways that the IPAM plugins of the network are configured with, other

@@ -48,7 +48,7 @@ func (n *Network) Pools() []Pool {
 }
 
 func (n *Network) poolOf(p Plugin) (Pool, bool) {
-	switch p.ipamType {
+	switch p.IPAMType {
 	case "host-local":
 		return localPool(p.IPAM, n.Name)
 	case "allocnet-ipam":

@@ -31,14 +31,14 @@ const plainMTU = 1500
 func (n *Network) RoutedPlugins() []RoutedPlugin {
 	var all []RoutedPlugin
 	for _, p := range n.Chain() {
-		if p.ipamType != "allocnet-ipam" {
+		if p.IPAMType != "allocnet-ipam" {
 			continue
 		}
 		pool, err := ipam.Parse(p.IPAM)
 		if err != nil || pool.Mode == ipam.ModeFlat {
 			continue
 		}
-		routed := RoutedPlugin{Type: p.Type, MTU: cmp.Or(p.MTU, plainMTU), Pool: pool, forwards: p.isGateway()}
+		routed := RoutedPlugin{Type: p.Type, MTU: cmp.Or(p.FixedMTU(), plainMTU), Pool: pool, forwards: p.isGateway()}
 		if p.Type == "bridge" {
 			routed.Bridge = p.Bridge
 		}

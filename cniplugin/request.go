@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
+
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -23,6 +25,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniplugin/shim"
 	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
@@ -97,16 +100,30 @@ func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
 	return hook.NewEngine(config)
 }
 
-// engineConfig is the configuration of the engine, without a logger and observers.
+// engineConfig is the configuration of the engine, without a logger and observers. In a call the networks are read once.
 func (c *conf) engineConfig() hook.Config {
 	return hook.Config{
 		ConfDirs:    filepath.SplitList(c.ConfDir),
-		Networks:    c.delegates,
+		Catalog:     sync.OnceValues(c.catalog),
 		PluginDirs:  filepath.SplitList(c.PluginDir),
 		Executor:    c.Executor,
 		StateDir:    c.StateDir,
 		CallTimeout: c.timeout,
 	}
+}
+
+// catalog returns the delegates and the networks of confDir, which delegates make optional.
+func (c *conf) catalog() (*cniconf.Catalog, error) {
+	dirs := filepath.SplitList(cmp.Or(c.ConfDir, cniconf.DefaultDir))
+	catalog, err := cniconf.Load(dirs...)
+	if errors.Is(err, cniconf.ErrNoDir) && len(c.delegates) > 0 {
+		catalog, err = &cniconf.Catalog{Dirs: dirs}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	catalog.Networks = slices.Concat(c.delegates, catalog.Networks)
+	return catalog, nil
 }
 
 // limit sets the deadline of the call: a runtime may hold a lock for all its

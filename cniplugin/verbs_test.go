@@ -5,15 +5,19 @@ package cniplugin
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
@@ -49,10 +53,10 @@ func (h testHost) network(name, version, capabilities, script string) {
 func (h testHost) request(more string) *request {
 	h.Helper()
 	c := good(h.T, more)
-	c.PluginDir = h.plugins
+	c.ConfDir, c.PluginDir = h.conf, h.plugins
 	engine, err := hook.NewEngine(hook.Config{
 		ConfDirs: []string{h.conf}, PluginDirs: []string{h.plugins}, StateDir: h.state, CacheDir: h.TempDir(), NetnsDir: h.TempDir(),
-		PolicyFile: filepath.Join(h.TempDir(), "none"), Networks: c.delegates,
+		PolicyFile: filepath.Join(h.TempDir(), "none"), Catalog: c.catalog,
 	})
 	if err != nil {
 		h.Fatal(err)
@@ -111,6 +115,56 @@ func TestAdmitConf(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNetworksAreReadOnce: of the primary network, the call has to know before the set-up whether it maps ports.
+func TestNetworksAreReadOnce(t *testing.T) {
+	h := newTestHost(t)
+	h.network("plain", "1.0.0", "", "")
+	opened := countOpens(t, filepath.Join(h.conf, "plain.conflist"))
+	conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "multi", "type": "allocnet-cni", "primary": "plain", "confDir": %q, "pluginDir": %q, "stateDir": %q}`, h.conf, h.plugins, h.state)
+	r, err := testCall("ADD").newRequest(t.Context(), &skel.CmdArgs{ContainerID: "a1", IfName: "eth0", Netns: "/run/netns/none", StdinData: []byte(conf)}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	setup, err := r.setup()
+	if err = errors.Join(err, r.admitConf()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.engine.Setup(r.ctx, setup); err == nil || !strings.Contains(err.Error(), `plugin "plain-plugin" is not installed`) {
+		t.Errorf("set up without a plugin: %v", err)
+	}
+	if n := opened(); n != 1 {
+		t.Errorf("the network was read %d times, want once", n)
+	}
+}
+
+// countOpens returns how often a file was opened since.
+func countOpens(t *testing.T, path string) func() int {
+	t.Helper()
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err == nil {
+		_, err = unix.InotifyAddWatch(watch, path, unix.IN_OPEN|unix.IN_CLOSE) // of equal events in a row the kernel keeps one
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(watch) })
+	return func() (opens int) {
+		t.Helper()
+		events := make([]byte, 64*unix.SizeofInotifyEvent)
+		n, err := unix.Read(watch, events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for event := range slices.Chunk(events[:n], unix.SizeofInotifyEvent) {
+			if binary.NativeEndian.Uint32(event[4:])&unix.IN_OPEN != 0 {
+				opens++
+			}
+		}
+		return opens
 	}
 }
 

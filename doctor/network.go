@@ -103,7 +103,7 @@ func describe(n *cniconf.Network) network {
 			d.filtered, d.conditions = true, strings.Join(slices.Concat(p.ConditionsV4, p.ConditionsV6), " ")
 		}
 		if p.Type == "bridge" || p.Type == "ptp" {
-			d.mtu = cmp.Or(p.MTU, defaultMTU)
+			d.mtu = cmp.Or(p.FixedMTU(), defaultMTU)
 		}
 		if p.Type == "bridge" && p.Bridge != "" {
 			d.bridges = append(d.bridges, p.Bridge)

@@ -176,7 +176,7 @@ func TestAcceptRAOfBridges(t *testing.T) {
 			m, host := withBridges(t, map[string]netns.Bridge{"br0": {MTU: 1500}})
 			host.acceptRA = test.before
 			if test.recorded != "" {
-				if err := m.env.Store.SetAcceptRA("br0", test.recorded); err != nil {
+				if err := m.env.Store.Bridges().SetAcceptRA("br0", test.recorded); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -184,7 +184,7 @@ func TestAcceptRAOfBridges(t *testing.T) {
 				if c.Verb != "ADD" {
 					return false, nil, nil
 				}
-				if had, err := m.env.Store.AcceptRA("br0"); err != nil || test.want != "0" && had != test.want {
+				if had, err := m.env.Store.Bridges().AcceptRA("br0"); err != nil || test.want != "0" && had != test.want {
 					t.Errorf("%q is on record when the plugin runs, %v", had, err)
 				}
 				if host.acceptRA != "" {
@@ -195,7 +195,7 @@ func TestAcceptRAOfBridges(t *testing.T) {
 			if _, err := m.Setup(t.Context(), choosingMTU(0)); (err != nil) != (test.fails != nil) {
 				t.Fatal(err)
 			}
-			if had, err := m.env.Store.AcceptRA("br0"); host.acceptRA != test.want || had != "" || err != nil {
+			if had, err := m.env.Store.Bridges().AcceptRA("br0"); host.acceptRA != test.want || had != "" || err != nil {
 				t.Errorf("accept_ra is %q, on record is still %q, %v", host.acceptRA, had, err)
 			}
 		})
@@ -209,10 +209,10 @@ func TestTeardownRestoresAcceptRA(t *testing.T) {
 		t.Fatal(err)
 	}
 	host.acceptRA = "0"
-	if err := errors.Join(m.env.Store.SetAcceptRA("br0", "1"), m.Teardown(t.Context(), "w1")); err != nil {
+	if err := errors.Join(m.env.Store.Bridges().SetAcceptRA("br0", "1"), m.Teardown(t.Context(), "w1")); err != nil {
 		t.Fatal(err)
 	}
-	if had, err := m.env.Store.AcceptRA("br0"); host.acceptRA != "1" || had != "" || err != nil {
+	if had, err := m.env.Store.Bridges().AcceptRA("br0"); host.acceptRA != "1" || had != "" || err != nil {
 		t.Errorf("accept_ra is %q, on record is still %q, %v", host.acceptRA, had, err)
 	}
 }

@@ -193,8 +193,7 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 	return check.Describe(ctx, e.env, id)
 }
 
-// Catalog returns the networks that can be attached now: Config.Networks, then
-// those of Config.ConfDirs as they are on disk.
+// Catalog returns the networks that can be attached now; see Config.
 func (e *Engine) Catalog() (*cniconf.Catalog, error) { return e.env.Config.Catalog() }
 
 // Ready asks a network's plugins whether they could serve an ADD (CNI 1.1,

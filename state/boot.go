@@ -29,7 +29,7 @@ func (s *Store) CleanedBoot() (string, error) {
 // SetCleanedBoot records it. The caller holds LockCleaning.
 func (s *Store) SetCleanedBoot(boot string) error {
 	path := filepath.Join(s.dir, "boot")
-	return s.intercept("write", path, func() error {
+	return s.disk("write", path, func() error {
 		return files.Replace(path, []byte(boot+"\n"), files.Options{Durable: true})
 	})
 }

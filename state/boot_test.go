@@ -73,7 +73,7 @@ func TestLocksOfAStore(t *testing.T) {
 		lock func(*Store, context.Context) (func(), error)
 	}{
 		"of the boot":        {"", (*Store).LockCleaning},
-		"of the bridges":     {bridgeLock, (*Store).LockBridges},
+		"of the bridges":     {bridgeLock, func(s *Store, ctx context.Context) (func(), error) { return s.Bridges().Lock(ctx) }},
 		"of the host":        {"locks", (*Store).LockHost},
 		"of all attachments": {"allocations", (*Store).RLockHost},
 		"of the ports":       {portMarks, func(s *Store, ctx context.Context) (func(), error) { return s.LockPorts(ctx, true) }},

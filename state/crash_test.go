@@ -141,7 +141,7 @@ var writtenCalls = map[string]written{
 		func(t *testing.T, l *Locked) {
 			begun(t, l)
 			damage(t, l, onLine(3, func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) }))
-			must(t, os.WriteFile(filepath.Join(l.dir(), "allocation.json"), nil, 0o600))
+			must(t, os.WriteFile(filepath.Join(l.journal.dir, "allocation.json"), nil, 0o600))
 		},
 		func(l *Locked) error {
 			return l.Repair(Record{Allocation: Allocation{ID: "a", Mode: ModeSetup}, Attachments: []Attachment{attachment("eth0", "")}})
@@ -157,7 +157,7 @@ func begun(t *testing.T, l *Locked) {
 func grown(t *testing.T, l *Locked) {
 	begun(t, l)
 	text := strings.Repeat("x", 10_000)
-	for l.size < compactFrom {
+	for l.journal.size < compactFrom {
 		must(t, l.Write(attachment("net1", text)))
 	}
 	must(t, l.Write(attachment("net1", "")))
@@ -279,7 +279,7 @@ func checkMarks(t *testing.T, s *Store, r Record) {
 	t.Helper()
 	pending, err := s.Pending()
 	must(t, err)
-	ports, err := s.marked(portMarks)
+	ports, err := marked(filepath.Join(s.dir, portMarks))
 	must(t, err)
 	for _, a := range r.Attachments {
 		if a.Phase == Pending && !slices.Contains(pending, "a") {
@@ -317,10 +317,10 @@ func cutAtEveryByte(t *testing.T, written []Attachment) {
 	s := open(t)
 	l := lock(t, s, "a")
 	begun(t, l)
-	before, start := describe(l.Load()), l.size
+	before, start := describe(l.Load()), l.journal.size
 	must(t, l.Write(written...))
-	after, end := describe(l.Load()), l.size
-	data, err := os.ReadFile(l.path())
+	after, end := describe(l.Load()), l.journal.size
+	data, err := os.ReadFile(l.journal.path())
 	must(t, err)
 	for cut := start; cut <= end; cut++ {
 		damage(t, l, func([]byte) []byte { return data[:cut] })
@@ -410,7 +410,7 @@ func TestFullDisk(t *testing.T) {
 			grown(t, l)
 			s.Intercept(func(op, path string, change func() error) error {
 				switch {
-				case op == "create" && filepath.Dir(path) == l.dir(), op == "allocate":
+				case op == "create" && filepath.Dir(path) == l.journal.dir, op == "allocate":
 					return &fs.PathError{Op: op, Path: path, Err: unix.ENOSPC}
 				}
 				return change()
@@ -500,7 +500,7 @@ func TestFullDiskRecordsDeletion(t *testing.T) {
 func blocks(t *testing.T, l *Locked) int64 {
 	t.Helper()
 	var info unix.Stat_t
-	must(t, unix.Stat(l.path(), &info))
+	must(t, unix.Stat(l.journal.path(), &info))
 	return info.Blocks
 }
 
@@ -521,7 +521,7 @@ func TestAllocate(t *testing.T) {
 			return change()
 		})
 		err := l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil)
-		if (err == nil) != want || err != nil && (!errors.Is(err, failure) || !strings.Contains(err.Error(), l.path())) {
+		if (err == nil) != want || err != nil && (!errors.Is(err, failure) || !strings.Contains(err.Error(), l.journal.path())) {
 			t.Errorf("%v: %v, want success %t", failure, err, want)
 		}
 	}

@@ -20,7 +20,7 @@ func TestCutJournal(t *testing.T) {
 			w.find(t, l)
 			must(t, w.call(l))
 			l.Unlock()
-			whole, err := os.ReadFile(l.path())
+			whole, err := os.ReadFile(l.journal.path())
 			if err != nil { // the call has removed it
 				return
 			}
@@ -28,7 +28,7 @@ func TestCutJournal(t *testing.T) {
 				if isEnd := cut > 0 && whole[cut-1] == '\n'; !isEnd && (testing.Short() && cut%64 > 1 || len(whole) > 8<<10) {
 					continue
 				}
-				must(t, os.WriteFile(l.path(), whole[:cut], 0o600))
+				must(t, os.WriteFile(l.journal.path(), whole[:cut], 0o600))
 				if cut%2 == 0 {
 					must(t, os.WriteFile(s.lockPath("a"), nil, 0o600)) // as after kill -9
 				}
@@ -65,9 +65,9 @@ func TestCutBeforeBoot(t *testing.T) {
 		l := lock(t, s, "a")
 		must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, BootID: id}, []Attachment{attachment("eth0", "")}))
 		l.Unlock()
-		data, err := os.ReadFile(l.path())
+		data, err := os.ReadFile(l.journal.path())
 		must(t, err)
-		must(t, os.WriteFile(l.path(), data[:bytes.IndexByte(data, '\n')+1], 0o600))
+		must(t, os.WriteFile(l.journal.path(), data[:bytes.IndexByte(data, '\n')+1], 0o600))
 		if r, err := s.Read("a"); err != nil || len(r.Damaged) != damaged {
 			t.Errorf("of boot %q: %+v, %v", id, r, err)
 		}

@@ -18,19 +18,22 @@ import (
 // disk or a faulty one does: it is for tests. Concurrent changes call it
 // concurrently. It is not to be called while the store is in use.
 func (s *Store) Intercept(intercept func(op, path string, change func() error) error) {
-	s.intercept = intercept
+	s.disk = intercept
 }
 
-// makeChange is the default of Store.intercept.
+// disk makes the changes of a state directory; see Intercept.
+type disk func(op, path string, change func() error) error
+
+// makeChange is the disk of a store that is open for writing.
 func makeChange(_, _ string, change func() error) error { return change() }
 
-func (s *Store) mkdir(path string, mkdir func(string, fs.FileMode) error) error {
-	return s.intercept("mkdir", path, func() error { return mkdir(path, 0o700) })
+func (d disk) mkdir(path string, mkdir func(string, fs.FileMode) error) error {
+	return d("mkdir", path, func() error { return mkdir(path, 0o700) })
 }
 
 // create opens a file that is made when it is missing, never through a link.
-func (s *Store) create(path string, flags int) (file *os.File, err error) {
-	err = s.intercept("create", path, func() error {
+func (d disk) create(path string, flags int) (file *os.File, err error) {
+	err = d("create", path, func() error {
 		file, err = os.OpenFile(path, flags|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		return err
 	})
@@ -40,8 +43,8 @@ func (s *Store) create(path string, flags int) (file *os.File, err error) {
 	return file, err
 }
 
-func (s *Store) writeAt(file *os.File, data []byte, offset int64) (n int, err error) {
-	err = s.intercept("write", file.Name(), func() error {
+func (d disk) writeAt(file *os.File, data []byte, offset int64) (n int, err error) {
+	err = d("write", file.Name(), func() error {
 		n, err = file.WriteAt(data, offset)
 		return err
 	})
@@ -49,43 +52,43 @@ func (s *Store) writeAt(file *os.File, data []byte, offset int64) (n int, err er
 }
 
 // allocate reserves room in a file, whose size stays.
-func (s *Store) allocate(file *os.File, from, size int64) error {
-	return s.intercept("allocate", file.Name(), func() error {
+func (d disk) allocate(file *os.File, from, size int64) error {
+	return d("allocate", file.Name(), func() error {
 		return unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, size)
 	})
 }
 
-func (s *Store) truncate(file *os.File, size int64) error {
-	return s.intercept("truncate", file.Name(), func() error { return file.Truncate(size) })
+func (d disk) truncate(file *os.File, size int64) error {
+	return d("truncate", file.Name(), func() error { return file.Truncate(size) })
 }
 
-func (s *Store) truncatePath(path string, size int64) error {
-	return s.intercept("truncate", path, func() error { return os.Truncate(path, size) })
+func (d disk) truncatePath(path string, size int64) error {
+	return d("truncate", path, func() error { return os.Truncate(path, size) })
 }
 
-func (s *Store) rename(from, to string) error {
-	return s.intercept("rename", to, func() error { return os.Rename(from, to) }) //nolint:forbidigo // the journal stays open
+func (d disk) rename(from, to string) error {
+	return d("rename", to, func() error { return os.Rename(from, to) }) //nolint:forbidigo // the journal stays open
 }
 
-func (s *Store) link(from, to string) error {
-	return s.intercept("link", to, func() error { return os.Link(from, to) })
+func (d disk) link(from, to string) error {
+	return d("link", to, func() error { return os.Link(from, to) })
 }
 
 // remove takes os.Remove or os.RemoveAll.
-func (s *Store) remove(path string, remove func(string) error) error {
-	return s.intercept("remove", path, func() error { return remove(path) })
+func (d disk) remove(path string, remove func(string) error) error {
+	return d("remove", path, func() error { return remove(path) })
 }
 
 // syncData has a file's data reach the disk.
-func (s *Store) syncData(file *os.File) error {
-	return s.intercept("sync", file.Name(), func() error {
+func (d disk) syncData(file *os.File) error {
+	return d("sync", file.Name(), func() error {
 		return os.NewSyscallError("fdatasync", unix.Fdatasync(int(file.Fd())))
 	})
 }
 
 // syncPath has the names in a directory reach the disk.
-func (s *Store) syncPath(path string) error {
-	return s.intercept("sync", path, func() error {
+func (d disk) syncPath(path string) error {
+	return d("sync", path, func() error {
 		file, err := os.Open(path)
 		if err != nil {
 			return err

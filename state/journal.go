@@ -34,20 +34,21 @@ var (
 	errTorn      = errors.New("the end is missing")
 )
 
-// read returns what is on record of an allocation. Whether a line without an end
+// read returns what is on record in the directory of an allocation. Whether a line without an end
 // is damage, torn says.
-func (s *Store) read(id string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
+func read(dir string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
+	id := filepath.Base(dir)
 	r := Record{Allocation: Allocation{ID: id, Mode: ModeUnknown}}
-	if err := s.refuseLink(id); err != nil {
+	if err := refuseLink(dir); err != nil {
 		return Record{}, err
 	}
-	entries, err := os.ReadDir(s.allocationDir(id))
+	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, fmt.Errorf("allocation %s: %w", id, err)
 	}
 	found := false
 	for _, entry := range entries {
-		path := filepath.Join(s.allocationDir(id), entry.Name())
+		path := filepath.Join(dir, entry.Name())
 		switch {
 		case isOldLayout(entry.Name()):
 			r.Damaged = append(r.Damaged, Damaged{path, 0, errOldLayout})
@@ -200,9 +201,9 @@ func tornWithLock(_ string, data []byte) ([]byte, bool) { return data, true }
 
 // tornWithout is for a reader without the lock: a line without an end is being
 // written, or its writer was killed, while the lock file is there.
-func (s *Store) tornWithout(id string) func(string, []byte) ([]byte, bool) {
+func tornWithout(lock string) func(string, []byte) ([]byte, bool) {
 	return func(path string, data []byte) ([]byte, bool) {
-		if _, err := os.Lstat(s.lockPath(id)); err == nil {
+		if _, err := os.Lstat(lock); err == nil {
 			return data, false
 		}
 		again, err := files.ReadNoFollow(path)

@@ -42,7 +42,7 @@ func TestDamage(t *testing.T) {
 					}
 				}
 			}
-			if kept, err := os.ReadFile(l.path()); err != nil || !bytes.Equal(kept, damaged) {
+			if kept, err := os.ReadFile(l.journal.path()); err != nil || !bytes.Equal(kept, damaged) {
 				t.Errorf("the file did not stay as it was: %v", err)
 			}
 		})
@@ -108,10 +108,10 @@ func TestWrittenMeanwhile(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
 	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{attachment("eth0", "")}))
-	whole, err := os.ReadFile(l.path())
+	whole, err := os.ReadFile(l.journal.path())
 	must(t, err)
 	l.Unlock()
-	if data, damaged := s.tornWithout("a")(l.path(), whole[:len(whole)-5]); damaged || !bytes.Equal(data, whole) {
+	if data, damaged := tornWithout(s.lockPath("a"))(l.journal.path(), whole[:len(whole)-5]); damaged || !bytes.Equal(data, whole) {
 		t.Errorf("damaged: %t, read %q", damaged, data)
 	}
 }
@@ -122,10 +122,10 @@ func TestNewerFormatIsLeftAlone(t *testing.T) {
 	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil))
 	damage(t, l, func([]byte) []byte { return newer() })
 	var refused *VersionError
-	if _, err := l.Load(); !errors.As(err, &refused) || refused.Version != 99 || refused.Path != l.path() {
+	if _, err := l.Load(); !errors.As(err, &refused) || refused.Version != 99 || refused.Path != l.journal.path() {
 		t.Errorf("got %v, want *VersionError", err)
 	}
-	if _, err := os.Stat(l.path()); err != nil {
+	if _, err := os.Stat(l.journal.path()); err != nil {
 		t.Errorf("the file is gone: %v", err)
 	}
 }
@@ -135,8 +135,8 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "target")
 	must(t, os.WriteFile(target, []byte("precious"), 0o600))
 	l := lock(t, s, "a")
-	must(t, os.Mkdir(l.dir(), 0o700))
-	must(t, os.Symlink(target, filepath.Join(l.dir(), "."+journalFile)))
+	must(t, os.Mkdir(l.journal.dir, 0o700))
+	must(t, os.Symlink(target, filepath.Join(l.journal.dir, "."+journalFile)))
 	if err := l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil); err == nil {
 		t.Error("written through a symlink")
 	}
@@ -145,8 +145,8 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 		t.Error("locked through a symlink")
 	}
 	for name, leave := range map[string]func() error{
-		"link": func() error { return os.Symlink(target, l.path()) },
-		"pipe": func() error { return unix.Mkfifo(l.path(), 0o600) },
+		"link": func() error { return os.Symlink(target, l.journal.path()) },
+		"pipe": func() error { return unix.Mkfifo(l.journal.path(), 0o600) },
 	} {
 		must(t, leave())
 		if r, err := s.Read("a"); err != nil || len(r.Damaged) != 1 || len(r.Attachments) != 0 {
@@ -155,7 +155,7 @@ func TestSymlinksAreNotFollowed(t *testing.T) {
 		if err := l.Write(attachment("net1", "")); err == nil {
 			t.Errorf("a %s is written to", name)
 		}
-		must(t, os.Remove(l.path()))
+		must(t, os.Remove(l.journal.path()))
 	}
 	must(t, l.Clear())
 	if data, err := os.ReadFile(target); err != nil || string(data) != "precious" {

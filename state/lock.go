@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -27,37 +26,27 @@ type Locked struct {
 	id      string
 	file    *os.File
 	release func()
-
-	mu sync.Mutex // held while the journal is written
-	// journal is open for writing, once it has been written to.
-	journal *os.File
-	// size is where its lines end, reserved where its room does.
-	size, reserved int64
-	// unended is whether the last line lacks its newline, which comes before the
-	// next one.
-	unended bool
-	// sized is whether its first line has its size, and cut whether it is shorter than that.
-	sized, cut bool
+	journal journal
 }
 
 // Lock waits for the lock of an allocation, within the process and between
 // processes. When ctx ends first the error is its cause.
 func (s *Store) Lock(ctx context.Context, id string) (*Locked, error) {
-	if err := errors.Join(ValidateID(id), s.refuseLink(id)); err != nil {
+	if err := errors.Join(ValidateID(id), refuseLink(s.allocationDir(id))); err != nil {
 		return nil, err
 	}
 	release, err := s.locks.Lock(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("wait for the lock of allocation %s: %w", id, err)
 	}
-	file, left, err := s.lockFile(ctx, s.lockPath(id))
+	file, left, err := s.disk.lock(ctx, s.lockPath(id))
 	if err != nil {
 		release()
 		return nil, fmt.Errorf("lock allocation %s: %w", id, err)
 	}
-	l := &Locked{store: s, id: id, file: file, release: release}
+	l := &Locked{store: s, id: id, file: file, release: release, journal: journal{disk: &s.disk, dir: s.allocationDir(id)}}
 	if left {
-		if err := l.dropTornLine(); err != nil {
+		if err := l.journal.dropTornLine(); err != nil {
 			l.Unlock()
 			return nil, fmt.Errorf("allocation %s: drop what a killed process was writing: %w", id, err)
 		}
@@ -70,12 +59,12 @@ func (l *Locked) Unlock() {
 	if l.file == nil {
 		return
 	}
-	l.seal()
-	l.closeJournal()
+	l.journal.seal()
+	l.journal.close()
 	l.removeUnrecorded()
 	// Removed while it is held: a waiting process sees that the file that it
 	// locked is no longer there, and takes the new one.
-	_ = l.store.remove(l.file.Name(), os.Remove) // what stays is a stale file, no lock
+	_ = l.store.disk.remove(l.file.Name(), os.Remove) // what stays is a stale file, no lock
 	_ = l.file.Close()
 	l.file = nil
 	l.release()
@@ -84,7 +73,7 @@ func (l *Locked) Unlock() {
 // removeUnrecorded removes the directory and the marks of an allocation without a
 // record: a process was killed before it had written one, or while it removed it.
 func (l *Locked) removeUnrecorded() {
-	entries, err := os.ReadDir(l.dir())
+	entries, err := os.ReadDir(l.journal.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) ||
 		slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isRecord(e.Name()) }) {
 		return
@@ -140,11 +129,11 @@ func (s *Store) RemoveStale() error {
 	return errors.Join(err, markErr)
 }
 
-// lockFile locks the file at path, which is made when it is missing, and tells
+// lock locks the file at path, which is made when it is missing, and tells
 // whether it was there already: then a process was killed that had it locked.
-func (s *Store) lockFile(ctx context.Context, path string) (file *os.File, left bool, err error) {
+func (d disk) lock(ctx context.Context, path string) (file *os.File, left bool, err error) {
 	for {
-		file, left, err := s.openLock(path)
+		file, left, err := d.openLock(path)
 		if left && errors.Is(err, fs.ErrNotExist) { // removed since it was found
 			continue
 		}
@@ -162,8 +151,8 @@ func (s *Store) lockFile(ctx context.Context, path string) (file *os.File, left 
 	}
 }
 
-func (s *Store) openLock(path string) (file *os.File, left bool, err error) {
-	file, err = s.create(path, os.O_RDWR|os.O_EXCL)
+func (d disk) openLock(path string) (file *os.File, left bool, err error) {
+	file, err = d.create(path, os.O_RDWR|os.O_EXCL)
 	if !errors.Is(err, fs.ErrExist) {
 		return file, false, err
 	}
@@ -180,7 +169,7 @@ func (l *Locked) File() *os.File { return l.file }
 // inherit: the lock lasts as long as any process has the file open, so that
 // after kill -9 of this process WaitForPlugins sees that its plugins still run.
 func (l *Locked) Hold() (*os.File, error) {
-	dir, err := os.Open(l.dir())
+	dir, err := os.Open(l.journal.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +183,7 @@ func (l *Locked) Hold() (*os.File, error) {
 // WaitForPlugins waits until no process has what Hold returned. Without a record
 // there is nothing to wait for.
 func (l *Locked) WaitForPlugins(ctx context.Context) error {
-	dir, err := os.Open(l.dir())
+	dir, err := os.Open(l.journal.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -199,9 +199,9 @@ func TestHold(t *testing.T) {
 		t.Errorf("without a record: %v", err)
 	}
 	begun(t, l)
-	waiting, err := files.LockDir(t.Context(), l.dir(), unix.LOCK_EX)
+	waiting, err := files.LockDir(t.Context(), l.journal.dir, unix.LOCK_EX)
 	must(t, err)
-	if _, err := l.Hold(); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), l.dir()) {
+	if _, err := l.Hold(); !errors.Is(err, unix.EWOULDBLOCK) || !strings.Contains(err.Error(), l.journal.dir) {
 		t.Errorf("while another has it: %v", err)
 	}
 	waiting()

@@ -58,13 +58,13 @@ func must(t testing.TB, err error) {
 // damage replaces the journal by what how makes of it.
 func damage(t testing.TB, l *Locked, how func([]byte) []byte) []byte {
 	t.Helper()
-	l.mu.Lock()
-	l.closeJournal()
-	l.mu.Unlock()
-	data, err := os.ReadFile(l.path())
+	l.journal.mu.Lock()
+	l.journal.close()
+	l.journal.mu.Unlock()
+	data, err := os.ReadFile(l.journal.path())
 	must(t, err)
 	damaged := how(data)
-	must(t, os.WriteFile(l.path(), damaged, 0o600))
+	must(t, os.WriteFile(l.journal.path(), damaged, 0o600))
 	return damaged
 }
 

@@ -17,9 +17,9 @@ import (
 
 func (s *Store) markPath(marks, id string) string { return filepath.Join(s.dir, marks, id) }
 
-// marked returns the IDs of the allocations that have a mark, in order.
-func (s *Store) marked(marks string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(s.dir, marks))
+// marked returns the IDs of the allocations that have a mark in a directory, in order.
+func marked(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -38,11 +38,11 @@ func (s *Store) markedUnrecorded() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pending, err := s.marked(pendingMarks)
+	pending, err := marked(filepath.Join(s.dir, pendingMarks))
 	if err != nil {
 		return nil, err
 	}
-	ports, err := s.marked(portMarks)
+	ports, err := marked(filepath.Join(s.dir, portMarks))
 	return slices.DeleteFunc(append(pending, ports...), func(id string) bool {
 		_, found := slices.BinarySearch(recorded, id)
 		return found
@@ -50,7 +50,7 @@ func (s *Store) markedUnrecorded() ([]string, error) {
 }
 
 func (l *Locked) addMark(marks string) error {
-	file, err := l.store.create(l.store.markPath(marks, l.id), os.O_WRONLY)
+	file, err := l.store.disk.create(l.store.markPath(marks, l.id), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (l *Locked) addMark(marks string) error {
 
 // removeMark removes a mark; one that is not set is fine.
 func (l *Locked) removeMark(marks string) error {
-	err := l.store.remove(l.store.markPath(marks, l.id), os.Remove)
+	err := l.store.disk.remove(l.store.markPath(marks, l.id), os.Remove)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

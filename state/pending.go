@@ -21,7 +21,7 @@ const pendingMarks = "pending"
 
 // Pending returns the IDs of the allocations with an attachment in phase
 // Pending, in order.
-func (s *Store) Pending() ([]string, error) { return s.marked(pendingMarks) }
+func (s *Store) Pending() ([]string, error) { return marked(filepath.Join(s.dir, pendingMarks)) }
 
 // LockRetries is held while pending teardowns are retried. When another
 // process has it the error is ErrLocked.

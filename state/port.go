@@ -30,7 +30,7 @@ func (s *Store) LockPorts(ctx context.Context, choosing bool) (unlock func(), er
 
 // ListChosen is List for the allocations that may have ports in ChosenPorts.
 func (s *Store) ListChosen(ctx context.Context) iter.Seq2[Record, error] {
-	return s.list(ctx, func() ([]string, error) { return s.marked(portMarks) })
+	return s.list(ctx, func() ([]string, error) { return marked(filepath.Join(s.dir, portMarks)) })
 }
 
 func choosesPorts(attachments []Attachment) bool {

@@ -6,6 +6,7 @@ package state
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -61,7 +62,7 @@ func TestChosenPorts(t *testing.T) {
 	must(t, killed.addMark(portMarks))
 	lost := lock(t, s, "lost")
 	must(t, lost.Begin(Allocation{ID: "lost", Mode: ModeSetup}, []Attachment{chosen}))
-	must(t, os.RemoveAll(lost.dir()))
+	must(t, os.RemoveAll(lost.journal.dir))
 	must(t, lost.file.Close()) // as kill -9 does
 	var found []string
 	for r, err := range s.ListChosen(t.Context()) {
@@ -78,7 +79,7 @@ func TestChosenPorts(t *testing.T) {
 	lost.release()
 	must(t, os.Remove(s.lockPath("lost")))
 	must(t, s.RemoveStale())
-	if left, err := s.marked(portMarks); err != nil || len(left) != 0 {
+	if left, err := marked(filepath.Join(s.dir, portMarks)); err != nil || len(left) != 0 {
 		t.Errorf("marks left: %v, %v", left, err)
 	}
 }

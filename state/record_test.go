@@ -172,7 +172,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		l := lock(t, s, "a")
 		defer l.Unlock()
-		must(t, errors.Join(os.RemoveAll(l.dir()), os.Mkdir(l.dir(), 0o700), os.WriteFile(l.path(), data, 0o600)))
+		must(t, errors.Join(os.RemoveAll(l.journal.dir), os.Mkdir(l.journal.dir, 0o700), os.WriteFile(l.journal.path(), data, 0o600)))
 		r, err := l.Load()
 		if err != nil {
 			return

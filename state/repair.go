@@ -18,29 +18,29 @@ import (
 // the directory "damaged".
 func (l *Locked) Repair(r Record) error {
 	aside := filepath.Join(l.store.dir, "damaged", l.id)
-	if err := l.store.mkdir(aside, os.MkdirAll); err != nil {
+	if err := l.store.disk.mkdir(aside, os.MkdirAll); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(l.dir())
+	entries, err := os.ReadDir(l.journal.dir)
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.journal.mu.Lock()
+	defer l.journal.mu.Unlock()
 	for _, entry := range entries {
 		if isRecord(entry.Name()) {
 			to := filepath.Join(aside, fmt.Sprintf("%s.%d", entry.Name(), time.Now().UnixNano()))
-			if err := l.store.link(filepath.Join(l.dir(), entry.Name()), to); err != nil {
+			if err := l.store.disk.link(filepath.Join(l.journal.dir, entry.Name()), to); err != nil {
 				return fmt.Errorf("keep the damaged record: %w", err)
 			}
 		}
 	}
-	if err := l.replace(r.changes()); err != nil {
+	if err := l.journal.replace(r.changes()); err != nil {
 		return err
 	}
 	for _, entry := range entries {
 		if isOldLayout(entry.Name()) {
-			err = errors.Join(err, l.store.remove(filepath.Join(l.dir(), entry.Name()), os.Remove))
+			err = errors.Join(err, l.store.disk.remove(filepath.Join(l.journal.dir, entry.Name()), os.Remove))
 		}
 	}
 	return err
@@ -49,8 +49,8 @@ func (l *Locked) Repair(r Record) error {
 // dropTornLine removes the part of a line that a killed process left. That it is no
 // damage shows from the lock file, which a process that ends removes. What has a
 // whole line before its end is no part of one: it gets a newline.
-func (l *Locked) dropTornLine() error {
-	data, err := files.ReadNoFollow(l.path())
+func (j *journal) dropTornLine() error {
+	data, err := files.ReadNoFollow(j.path())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrNotRegular) {
 		return nil
 	}
@@ -62,12 +62,12 @@ func (l *Locked) dropTornLine() error {
 		return nil
 	}
 	if rest := data[end:]; !isLine(rest) && !isLine(rest[:len(rest)-1]) {
-		return l.store.truncatePath(l.path(), int64(end))
+		return j.disk.truncatePath(j.path(), int64(end))
 	}
-	if err := l.open(); err != nil {
+	if err := j.open(); err != nil {
 		return err
 	}
-	_ = l.write(nil) // on a full disk it stays as it is, which is damage
+	_ = j.write(nil) // on a full disk it stays as it is, which is damage
 	return nil
 }
 

@@ -22,8 +22,7 @@ import (
 type Store struct {
 	dir   string
 	locks files.KeyLocks
-	// intercept makes each change of the directory; see Intercept.
-	intercept func(op, path string, change func() error) error
+	disk  disk
 	// readOnly is that of OpenReadOnly.
 	readOnly bool
 }
@@ -32,7 +31,7 @@ type Store struct {
 // when it is missing. A directory in which another user could write is an
 // error: records name programs that are executed.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, intercept: makeChange}
+	s := &Store{dir: dir, disk: makeChange}
 	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
 	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, bridgeLock} {
 		if err == nil {
@@ -49,7 +48,7 @@ func Open(dir string) (*Store, error) {
 // a directory that does not exist has no records. Without the right to read a record,
 // the record is unknown, and not damaged.
 func OpenReadOnly(dir string) (*Store, error) {
-	s := &Store{dir: dir, intercept: refuseChange, readOnly: true}
+	s := &Store{dir: dir, disk: refuseChange, readOnly: true}
 	for path, stat := range map[string]func(string) (fs.FileInfo, error){dir: os.Stat, s.allocations(): os.Lstat} {
 		info, err := stat(path)
 		if err == nil {
@@ -84,12 +83,12 @@ func (s *Store) allocations() string { return filepath.Join(s.dir, "allocations"
 func (s *Store) allocationDir(id string) string { return filepath.Join(s.allocations(), id) }
 
 // refuseLink refuses a link in the place of an allocation's directory: what is written there would be another's.
-func (s *Store) refuseLink(id string) error {
-	info, err := os.Lstat(s.allocationDir(id))
+func refuseLink(dir string) error {
+	info, err := os.Lstat(dir)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return nil // reading it has the error
 	}
-	return fmt.Errorf("allocation %s: %s is a link, want a directory: remove the link", id, s.allocationDir(id))
+	return fmt.Errorf("allocation %s: %s is a link, want a directory: remove the link", filepath.Base(dir), dir)
 }
 
 func (s *Store) lockPath(id string) string { return filepath.Join(s.dir, "locks", id) }
@@ -101,7 +100,7 @@ func (s *Store) Read(id string) (Record, error) {
 	if err := ValidateID(id); err != nil {
 		return Record{}, err
 	}
-	record, err := s.read(id, s.tornWithout(id))
+	record, err := read(s.allocationDir(id), tornWithout(s.lockPath(id)))
 	for _, d := range record.Damaged {
 		if s.readOnly && errors.Is(d.Err, fs.ErrPermission) {
 			return Record{}, d.Err

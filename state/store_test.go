@@ -94,7 +94,7 @@ func TestLayout(t *testing.T) {
 	}
 	before := list()
 	for _, lock := range []func() (func(), error){
-		func() (func(), error) { return s.LockBridges(t.Context()) },
+		func() (func(), error) { return s.Bridges().Lock(t.Context()) },
 		func() (func(), error) { return s.LockPorts(t.Context(), true) },
 		s.LockRetries,
 	} {

@@ -43,7 +43,7 @@ func TestJournalOfAnother(t *testing.T) {
 	if r, err := s.Read("a"); err != nil || len(r.Damaged) != 0 || len(r.Attachments) != 2 {
 		t.Errorf("its own: %+v, %v", r, err)
 	}
-	must(t, os.CopyFS(s.allocationDir("b"), os.DirFS(l.dir())))
+	must(t, os.CopyFS(s.allocationDir("b"), os.DirFS(l.journal.dir)))
 	if r, err := s.Read("b"); err != nil || len(r.Damaged) != 3 || len(r.Attachments) != 0 || r.Allocation.ID != "b" || r.Allocation.Netns != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -75,7 +75,7 @@ func TestSyncFails(t *testing.T) {
 	s := open(t)
 	l := lock(t, s, "a")
 	begun(t, l)
-	for _, failing := range []string{filepath.Join(l.dir(), "."+journalFile), l.dir(), s.allocations()} {
+	for _, failing := range []string{filepath.Join(l.journal.dir, "."+journalFile), l.journal.dir, s.allocations()} {
 		s.Intercept(func(op, path string, change func() error) error {
 			if op == "sync" && path == failing {
 				return unix.EIO
@@ -132,10 +132,10 @@ func TestWriteDeleting(t *testing.T) {
 	first := attachment("eth0", "")
 	first.Batch = Batch{Kind: BatchSetup}
 	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{first}))
-	before, err := os.ReadFile(l.path())
+	before, err := os.ReadFile(l.journal.path())
 	must(t, err)
 	must(t, l.WriteDeleting())
-	if after, err := os.ReadFile(l.path()); err != nil || string(after) != string(before) {
+	if after, err := os.ReadFile(l.journal.path()); err != nil || string(after) != string(before) {
 		t.Errorf("%v, written %s", err, after)
 	}
 	changed := first

@@ -26,7 +26,7 @@ func TestCompaction(t *testing.T) {
 	must(t, l.Begin(a, []Attachment{attachment("eth0", "stays")}))
 	text := strings.Repeat("x", 1000)
 	size := func() int64 {
-		info, err := os.Stat(l.path())
+		info, err := os.Stat(l.journal.path())
 		must(t, err)
 		return info.Size()
 	}
@@ -65,13 +65,13 @@ func TestReplacedWhenSynced(t *testing.T) {
 	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, nil))
 	synced := 0
 	s.Intercept(func(op, path string, change func() error) error {
-		if op != "sync" || path == l.dir() {
+		if op != "sync" || path == l.journal.dir {
 			return change()
 		}
 		synced++
 		written, err := os.Stat(path)
 		must(t, err)
-		named, err := os.Stat(l.path())
+		named, err := os.Stat(l.journal.path())
 		must(t, err)
 		if os.SameFile(written, named) {
 			t.Error("it has the name already")
@@ -101,8 +101,8 @@ func TestSynced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			l := lock(t, s, "a")
-			durable := l.path() // the data of the journal, whatever its name is
-			var mu sync.Mutex   // Sync syncs several directories in parallel
+			durable := l.journal.path() // the data of the journal, whatever its name is
+			var mu sync.Mutex           // Sync syncs several directories in parallel
 			dirty := map[string]bool{}
 			s.Intercept(func(op, path string, change func() error) error {
 				_, err := os.Lstat(path)
@@ -128,7 +128,7 @@ func TestSynced(t *testing.T) {
 			})
 			for _, call := range calls {
 				must(t, call(l))
-				for _, path := range []string{durable, l.dir(), s.allocations()} {
+				for _, path := range []string{durable, l.journal.dir, s.allocations()} {
 					if dirty[path] {
 						t.Errorf("%s is not synced", path)
 					}

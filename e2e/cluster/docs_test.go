@@ -83,8 +83,8 @@ func (s *scene) example(m *cluster.Machine, mark string) {
 func (s *scene) runExample(mark string, count int) {
 	s.Helper()
 	id, text := s.job(mark)
-	must(s, lab.SubmitText(id, text))
-	found, err := lab.AwaitRunning(id, count)
+	must(s, lab.Jobs.SubmitText(id, text))
+	found, err := lab.Jobs.AwaitRunning(id, count)
 	must(s, err)
 	owners := map[netip.Addr]string{}
 	for _, a := range found {

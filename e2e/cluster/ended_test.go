@@ -28,7 +28,7 @@ func TestLongClientKilledWhileStopping(t *testing.T) {
 	for _, m := range s.bothKinds() {
 		job := cluster.Job{ID: s.name("stopped"), Network: cluster.Flat, Count: 4, Group: on(m)}
 		s.start(job)
-		s.killDuring("DEL", m, func() error { return lab.Deregister(job.ID) }, func() error { return lab.RequireEnded(job.ID) })
+		s.killDuring("DEL", m, func() error { return lab.Jobs.Deregister(job.ID) }, func() error { return lab.Jobs.RequireEnded(job.ID) })
 	}
 	s.requireNothingLater()
 }
@@ -39,8 +39,8 @@ func TestLongClientKilledWhileStarting(t *testing.T) {
 	s := begin(t)
 	for _, m := range s.bothKinds() {
 		job := cluster.Job{ID: s.name("started"), Network: cluster.Flat, Count: 4, Group: on(m)}
-		s.killDuring("ADD", m, func() error { return lab.Submit(job) }, func() error { return nil })
-		must(t, lab.Deregister(job.ID))
+		s.killDuring("ADD", m, func() error { return lab.Jobs.Submit(job) }, func() error { return nil })
+		must(t, lab.Jobs.Deregister(job.ID))
 	}
 	s.requireNothingLater()
 }

@@ -17,16 +17,16 @@ func TestLongHostLocal(t *testing.T) {
 	s := begin(t)
 	w := s.watch(cluster.LocalSubnet)
 	job := cluster.Job{ID: "hostlocal", Network: cluster.Local, Count: 6}
-	must(t, lab.Submit(job))
-	_, err := lab.AwaitRunning(job.ID, job.Count)
+	must(t, lab.Jobs.Submit(job))
+	_, err := lab.Jobs.AwaitRunning(job.ID, job.Count)
 	must(t, err)
 	sandbox.Eventually(t, "the watcher sees a duplicate", func() bool { return len(w.Duplicates()) > 0 })
-	must(t, lab.Stop(job.ID))
+	must(t, lab.Jobs.Stop(job.ID))
 }
 
 func (s *scene) watch(subnet string) *cluster.Watcher {
 	s.Helper()
-	w, err := lab.Watch(netip.MustParsePrefix(subnet))
+	w, err := cluster.Watch(netip.MustParsePrefix(subnet))
 	must(s, err)
 	s.Cleanup(w.Close)
 	return w

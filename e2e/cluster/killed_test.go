@@ -89,9 +89,9 @@ func (s *scene) scheduleWithout(old *cluster.Machine) cluster.Job {
 	s.Helper()
 	s.leader(old)
 	job := cluster.Job{ID: s.name("scheduled"), Network: cluster.Flat, Count: 3}
-	must(s, lab.Submit(job))
+	must(s, lab.Jobs.Submit(job))
 	must(s, cluster.Await("the job is scheduled", func() error {
-		list, err := lab.Allocations(job.ID)
+		list, err := lab.Jobs.Allocations(job.ID)
 		if err == nil && len(list) < job.Count {
 			err = fmt.Errorf("%d allocations: %s", len(list), cluster.Explain(list))
 		}
@@ -103,9 +103,9 @@ func (s *scene) scheduleWithout(old *cluster.Machine) cluster.Job {
 // finish waits until the allocations of a job run, and stops it.
 func (s *scene) finish(job cluster.Job) {
 	s.Helper()
-	list, err := lab.AwaitRunning(job.ID, job.Count)
+	list, err := lab.Jobs.AwaitRunning(job.ID, job.Count)
 	must(s, errors.Join(err, distinct(list)))
-	must(s, lab.Stop(job.ID))
+	must(s, lab.Jobs.Stop(job.ID))
 }
 
 // leader waits until there is one, which is not another one.
@@ -126,7 +126,7 @@ func TestLongClientPartitioned(t *testing.T) {
 		m := lab.Clients[0]
 		must(t, m.Unplug())
 		must(t, cluster.Await("the node is down", func() error { return lab.RequireStatus(m, "down") }))
-		others, err := lab.AwaitRunning(s.steady.ID, s.steady.Count)
+		others, err := lab.Jobs.AwaitRunning(s.steady.ID, s.steady.Count)
 		must(t, err)
 		must(t, cluster.Await("the watcher sees the addresses", s.answering(others)))
 		must(t, m.Plug())

@@ -71,7 +71,7 @@ func (s *scene) lose(m *cluster.Machine, dirs []string) {
 	must(s, cluster.Await(m.Name+" is ready", func() error { return lab.RequireStatus(m, "ready") }))
 	job := cluster.Job{ID: s.name("after"), Network: cluster.Flat, Count: 3, Group: on(m)}
 	s.start(job)
-	must(s, lab.Stop(job.ID))
+	must(s, lab.Jobs.Stop(job.ID))
 }
 
 // on constrains a group to a machine.
@@ -112,7 +112,7 @@ func TestLongReplaced(t *testing.T) {
 		must(t, cluster.Await("the new node is ready", func() error { return lab.RequireStatus(m, "ready") }))
 		job := cluster.Job{ID: s.name("after"), Network: cluster.Flat, Count: 3, Group: on(m)}
 		s.start(job)
-		must(t, lab.Stop(job.ID))
+		must(t, lab.Jobs.Stop(job.ID))
 		s.release(old)
 	})
 }

@@ -27,7 +27,7 @@ func TestLongPurged(t *testing.T) {
 	s.during(func() {
 		must(t, m.Unplug())
 		must(t, cluster.Await("the node is down", func() error { return lab.RequireStatus(m, "down") }))
-		_, err := lab.AwaitRunning(s.steady.ID, s.steady.Count)
+		_, err := lab.Jobs.AwaitRunning(s.steady.ID, s.steady.Count)
 		must(t, err)
 		s.forget(m, other, func() error {
 			_, err := lab.CLI("system", "gc")

@@ -127,7 +127,7 @@ func (s *scene) stopAll() {
 			ids = append(ids, job.ID)
 		}
 	}
-	must(s, lab.Stop(ids...))
+	must(s, lab.Jobs.Stop(ids...))
 }
 
 // requireNothing waits until a client has no namespace, and no lease of its pools.
@@ -155,10 +155,10 @@ func (s *scene) start(job cluster.Job) []cluster.Allocation {
 }
 
 func (s *scene) try(job cluster.Job) ([]cluster.Allocation, error) {
-	if err := lab.Submit(job); err != nil {
+	if err := lab.Jobs.Submit(job); err != nil {
 		return nil, err
 	}
-	found, err := lab.AwaitRunning(job.ID, job.Count)
+	found, err := lab.Jobs.AwaitRunning(job.ID, job.Count)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (s *scene) during(fault func()) {
 	s.steady = cluster.Job{ID: s.name("steady"), Network: cluster.Flat, Count: 6}
 	must(s, cluster.Await("the watcher sees the addresses", s.answering(s.start(s.steady))))
 	s.beside(fault)
-	list, err := lab.AwaitRunning(s.steady.ID, s.steady.Count)
+	list, err := lab.Jobs.AwaitRunning(s.steady.ID, s.steady.Count)
 	must(s, errors.Join(err, distinct(list)))
 }
 
@@ -233,7 +233,7 @@ func (s *scene) churn(stop chan struct{}) error {
 		if _, err := s.try(cluster.Job{ID: id, Network: cluster.Flat, Count: 4}); err != nil {
 			return err
 		}
-		if err := lab.Stop(id); err != nil {
+		if err := lab.Jobs.Stop(id); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func TestLongSticky(t *testing.T) {
 // count returns how many allocations of a job run on a machine.
 func (s *scene) count(job cluster.Job, m *cluster.Machine) (n int) {
 	s.Helper()
-	found, err := lab.AwaitRunning(job.ID, job.Count)
+	found, err := lab.Jobs.AwaitRunning(job.ID, job.Count)
 	must(s, err)
 	for _, a := range found {
 		if a.NodeName == m.Name {
@@ -48,7 +48,7 @@ func (s *scene) count(job cluster.Job, m *cluster.Machine) (n int) {
 
 // requireKept is an error unless each index runs with its address, on another machine than m.
 func (s *scene) requireKept(job cluster.Job, m *cluster.Machine, address map[string]string) error {
-	found, err := lab.Running(job.ID, job.Count)
+	found, err := lab.Jobs.Running(job.ID, job.Count)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func TestLongSnapshotRestored(t *testing.T) {
 	must(t, cluster.Await("the blocks are in the store again", func() error { return s.requireBlocks(before) }))
 	job.ID, job.Count = s.name("more"), 6 // the old job is not known to Nomad any more
 	s.start(job)
-	must(t, lab.Stop(job.ID))
+	must(t, lab.Jobs.Stop(job.ID))
 }
 
 // snapshot saves the test's snapshot of Nomad's state, or restores it. It is repeated, because a leader that changes
@@ -64,7 +64,7 @@ func TestLongSnapshotRestoredWithoutState(t *testing.T) {
 			t.Errorf("%s was given out, of a block with addresses of unknown allocations", other.Address())
 		}
 	}
-	must(t, lab.Stop(job.ID))
+	must(t, lab.Jobs.Stop(job.ID))
 	s.powerCycle(m) // what has no record is not removed
 }
 
@@ -122,7 +122,7 @@ func TestLongTokenRevoked(t *testing.T) {
 		must(t, lab.RevokeToken(m))
 		job := cluster.Job{ID: s.name("revoked"), Network: cluster.Flat, Count: 2, Group: on(m)}
 		s.start(job)
-		must(t, lab.Stop(job.ID))
+		must(t, lab.Jobs.Stop(job.ID))
 		must(t, cluster.Await("it is reported", func() error {
 			out, _ := m.Run("allocnet", "doctor") // it has errors
 			if !strings.Contains(out, "403") && !strings.Contains(out, "refuse") {

@@ -29,7 +29,7 @@ func TestDocuments(t *testing.T) {
 		s.requireService(from, service, netip.MustParsePrefix(subnet))
 	}
 	s.requireStatus()
-	must(t, lab.Stop("ledger", "mirror"))
+	must(t, lab.Jobs.Stop("ledger", "mirror"))
 }
 
 // requireStatus: the page's commands show its pools. Their exit code is 1 because the third client
@@ -109,14 +109,14 @@ func (s *scene) submitExample(mark string) string {
 	must(s, err)
 	id, rest, _ := strings.Cut(strings.TrimPrefix(text, "job \""), "\"")
 	spread := strings.Replace(rest, "count = 3\n", "count = 3\n"+job.Group, 1)
-	must(s, lab.SubmitText(id, "job \""+id+"\""+spread))
+	must(s, lab.Jobs.SubmitText(id, "job \""+id+"\""+spread))
 	return id
 }
 
 // awaitExample waits until the job's allocations run.
 func (s *scene) awaitExample(id string) (found []peer) {
 	s.Helper()
-	list, err := lab.AwaitRunning(id, 3)
+	list, err := lab.Jobs.AwaitRunning(id, 3)
 	must(s, err)
 	for _, a := range list {
 		found = append(found, s.examine(a))

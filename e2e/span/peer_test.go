@@ -35,8 +35,8 @@ func (s *scene) runJob() {
 	s.Helper()
 	list, err := runningJob()
 	if err != nil {
-		must(s, lab.Stop(job.ID))
-		must(s, lab.Submit(job))
+		must(s, lab.Jobs.Stop(job.ID))
+		must(s, lab.Jobs.Submit(job))
 		must(s, cluster.Await("the job "+job.ID+" runs on all clients", func() (err error) {
 			list, err = runningJob()
 			return err
@@ -51,7 +51,7 @@ func (s *scene) runJob() {
 
 // runningJob returns the allocations of the job. It is an error unless all run, and each client has some.
 func runningJob() ([]cluster.Allocation, error) {
-	list, err := lab.Running(job.ID, job.Count)
+	list, err := lab.Jobs.Running(job.ID, job.Count)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func (s *scene) keepLogs() {
 	if !s.Failed() {
 		return
 	}
-	list, err := lab.Allocations(job.ID)
+	list, err := lab.Jobs.Allocations(job.ID)
 	s.Logf("the allocations of the job %s (error: %v): %s", job.ID, err, cluster.Explain(list))
 	lab.KeepLogs(s)
 }

@@ -23,7 +23,7 @@ const smallPlugin = `{"type": "ptp", "ipMasq": true, "ipam": {"type": "allocnet-
 func withoutJob(t *testing.T) *scene {
 	t.Helper()
 	s := take(t)
-	must(t, lab.Stop(job.ID))
+	must(t, lab.Jobs.Stop(job.ID))
 	return s
 }
 

@@ -52,7 +52,7 @@ var formats = map[string]string{
 	"internal/resolvconf fileName":                                 "- resolv.conf",
 	"networkstatus name":                                           "- for tasks",
 	"nomad c.path(id)":                                             "- Nomad is asked again",
-	"state l.path()":                                               "format",
+	"state j.path()":                                               "format",
 	"state path":                                                   "- lines of text without a version",
 }
 

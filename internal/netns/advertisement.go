@@ -31,7 +31,7 @@ func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
 	if err := n.RestoreAcceptRA(iface, accept); err != nil || accept || iface == NewInterfaces {
 		return err
 	}
-	if err := n.removeAdvertised(iface); err != nil {
+	if err := removeAdvertised(n.link, iface); err != nil {
 		return fmt.Errorf("remove from %s in %s what router advertisements gave it: %w", iface, n.path, err)
 	}
 	return nil
@@ -86,24 +86,24 @@ func writeAcceptRA(s *sysctl.Tree, parameters string, accept bool) error {
 
 // removeAdvertised removes the routes and addresses that router advertisements gave to
 // an interface. A missing interface has none.
-func (n *Namespace) removeAdvertised(iface string) error {
-	link, err := n.link.LinkByName(iface)
+func removeAdvertised(h *netlink.Handle, iface string) error {
+	link, err := h.LinkByName(iface)
 	if missingLink(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	prefixes, err := n.removeAdvertisedAddresses(link)
+	prefixes, err := removeAdvertisedAddresses(h, link)
 	if err != nil {
 		return err
 	}
-	return n.removeAdvertisedRoutes(link, prefixes)
+	return removeAdvertisedRoutes(h, link, prefixes)
 }
 
 // removeAdvertisedAddresses returns the prefixes that no address has any more.
-func (n *Namespace) removeAdvertisedAddresses(link netlink.Link) (prefixes []string, err error) {
-	addresses, err := Whole(func() ([]netlink.Addr, error) { return n.link.AddrList(link, netlink.FAMILY_V6) })
+func removeAdvertisedAddresses(h *netlink.Handle, link netlink.Link) (prefixes []string, err error) {
+	addresses, err := Whole(func() ([]netlink.Addr, error) { return h.AddrList(link, netlink.FAMILY_V6) })
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (n *Namespace) removeAdvertisedAddresses(link netlink.Link) (prefixes []str
 			continue
 		}
 		prefixes = append(prefixes, prefix)
-		if err := n.link.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		if err := h.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			return nil, err
 		}
 	}
@@ -124,10 +124,10 @@ func (n *Namespace) removeAdvertisedAddresses(link netlink.Link) (prefixes []str
 
 // removeAdvertisedRoutes removes the routes of an interface that advertisements gave it,
 // and those that the kernel made for prefixes.
-func (n *Namespace) removeAdvertisedRoutes(link netlink.Link, prefixes []string) error {
+func removeAdvertisedRoutes(h *netlink.Handle, link netlink.Link, prefixes []string) error {
 	filter := &netlink.Route{LinkIndex: link.Attrs().Index}
 	routes, err := Whole(func() ([]netlink.Route, error) {
-		return n.link.RouteListFiltered(netlink.FAMILY_V6, filter, netlink.RT_FILTER_OIF)
+		return h.RouteListFiltered(netlink.FAMILY_V6, filter, netlink.RT_FILTER_OIF)
 	})
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (n *Namespace) removeAdvertisedRoutes(link netlink.Link, prefixes []string)
 		if r.Protocol != unix.RTPROT_RA && !ofPrefix {
 			continue
 		}
-		if err := n.link.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := h.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
 		}
 	}

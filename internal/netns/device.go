@@ -40,7 +40,7 @@ func (n *Namespace) ReturnDevice(d Device) error {
 	}
 	attrs := link.Attrs()
 	name := cmp.Or(d.Name, attrs.Alias, attrs.Name)
-	if err := n.returnAs(link, name); err != nil {
+	if err := returnAs(n.link, link, name); err != nil {
 		return fmt.Errorf("device %s of the host is interface %s in %s, and cannot go back: %w", name, attrs.Name, n.path, err)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (d Device) find(links []netlink.Link) netlink.Link {
 func (d Device) has(mac string) bool { return SameMAC(d.MAC, mac) }
 
 // returnAs renames a link of the namespace and moves it to the caller's. On failure it keeps its name.
-func (n *Namespace) returnAs(link netlink.Link, name string) error {
+func returnAs(h *netlink.Handle, link netlink.Link, name string) error {
 	if found, err := HasLinkNamed(name); err != nil || found {
 		return cmp.Or(err, fmt.Errorf("the host has another link %s: rename that one, and repeat this", name))
 	}
@@ -84,30 +84,30 @@ func (n *Namespace) returnAs(link netlink.Link, name string) error {
 		return err
 	}
 	defer host.Close() //nolint:errcheck // read only
-	if err := n.link.LinkSetDown(link); err != nil {
+	if err := h.LinkSetDown(link); err != nil {
 		return err
 	}
 	former := link.Attrs().Name
-	err = n.link.LinkSetName(link, name)
+	err = h.LinkSetName(link, name)
 	if errors.Is(err, unix.EEXIST) { // a task has made one of the name: it gets its own on the host
-		return n.returnThenRename(link, name, int(host))
+		return returnThenRename(h, link, name, int(host))
 	}
 	if err == nil {
-		err = n.link.LinkSetNsFd(link, int(host))
+		err = h.LinkSetNsFd(link, int(host))
 	}
 	if err != nil {
-		return errors.Join(err, n.link.LinkSetName(link, former))
+		return errors.Join(err, h.LinkSetName(link, former))
 	}
 	return clearAlias(name)
 }
 
 // returnThenRename moves a link by a name that nothing has. RestoreDevice goes on after a kill.
-func (n *Namespace) returnThenRename(link netlink.Link, name string, host int) error {
+func returnThenRename(h *netlink.Handle, link netlink.Link, name string, host int) error {
 	passing := fmt.Sprintf("allocnet%d", link.Attrs().Index)
-	if err := n.link.LinkSetName(link, passing); err != nil {
+	if err := h.LinkSetName(link, passing); err != nil {
 		return err
 	}
-	if err := n.link.LinkSetNsFd(link, host); err != nil {
+	if err := h.LinkSetNsFd(link, host); err != nil {
 		return err
 	}
 	moved, err := netlink.LinkByName(passing)

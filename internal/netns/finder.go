@@ -82,7 +82,7 @@ func (f *Finder) openHaving(mac string) (found []*Namespace, moved bool, err err
 		}
 		has := false
 		if failed == nil && n.ID() == id {
-			has, failed = n.hasMAC(mac)
+			has, failed = hasMAC(n.link, mac)
 		}
 		if has {
 			found = append(found, n)
@@ -96,8 +96,8 @@ func (f *Finder) openHaving(mac string) (found []*Namespace, moved bool, err err
 	return found, moved, err
 }
 
-func (n *Namespace) hasMAC(mac string) (bool, error) {
-	links, err := Whole(n.link.LinkList)
+func hasMAC(h *netlink.Handle, mac string) (bool, error) {
+	links, err := Whole(h.LinkList)
 	return slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().HardwareAddr.String() == mac }), err
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,82 +17,28 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/allocnet/allocnet/event"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/selection"
 )
 
-// engine has the methods of hook.Engine that the driver uses.
-type engine interface {
-	Extend(ctx context.Context, r hook.Request) (*hook.Allocation, error)
-	Release(ctx context.Context, id, task string) error
-	Status(ctx context.Context, id string) (*hook.Allocation, error)
-	RetryDue() bool
-	RetryPending(ctx context.Context) error
-}
-
 // driver implements the gRPC services of a task driver; see service.go. Its methods may be
 // called concurrently.
 type driver struct {
-	log    hclog.Logger
-	base   hook.Config
-	events *events
+	log      hclog.Logger
+	settings *settings
+	tasks    *tasks
+	events   *events
 	// published serialises writes of an allocation's files.
 	published files.KeyLocks
 	// interval is the time between two checks of a task's interfaces.
 	interval time.Duration
-
-	mu     sync.Mutex // guards all below
-	config hook.Config
-	engine engine
-	broken error // the reason why engine is nil
-	tasks  map[string]*task
 }
 
 // newDriver returns a driver without an engine. Nomad configures it later.
 func newDriver(c hook.Config, log hclog.Logger) *driver {
-	return &driver{
-		log: log, base: c, events: newEvents(), interval: 3 * time.Second,
-		broken: errors.New("the Nomad agent has not configured the plugin yet"),
-		tasks:  map[string]*task{},
-	}
-}
-
-// configure opens the engine with the plugin block of the Nomad agent.
-func (d *driver) configure(data []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var p pluginConfig
-	if d.broken = decode(data, &p); d.broken != nil {
-		d.broken = fmt.Errorf("plugin block: %w", d.broken)
-		return
-	}
-	d.config = p.apply(d.base)
-	d.config.Logger = d.log
-	d.config.Observers = []hook.Observer{event.NewRecorder(d.config.StateDir, "driver", d.log)}
-	opened, err := hook.NewEngine(d.config)
-	d.engine, d.broken = opened, err
-}
-
-// retryLater retries pending teardowns in the background: Nomad does not wait for it.
-func (d *driver) retryLater(e engine) {
-	go func() {
-		if !e.RetryDue() {
-			return
-		}
-		if err := e.RetryPending(context.Background()); err != nil {
-			d.log.Warn("retry of pending teardowns failed", "error", err)
-		}
-	}()
-}
-
-// ready returns the engine, or the reason why there is none.
-func (d *driver) ready() (engine, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.engine, d.broken
+	return &driver{log: log, settings: newSettings(c, log), tasks: newTasks(), events: newEvents(log), interval: 3 * time.Second}
 }
 
 // taskConfigSchema returns the schema of a task's config block.
@@ -114,13 +59,13 @@ func (*driver) capabilities(context.Context, *emptypb.Empty) (*proto.Capabilitie
 // startTask attaches the networks of a task: all of them, or none.
 func (d *driver) startTask(ctx context.Context, r *proto.StartTaskRequest) (*proto.StartTaskResponse, error) {
 	c := r.GetTask()
-	if _, err := d.task(c.GetId()); err == nil {
+	if _, err := d.tasks.find(c.GetId()); err == nil {
 		return nil, status.Errorf(codes.AlreadyExists, "task %s is already started", c.GetId())
 	}
 	t, err := d.start(ctx, c)
 	if err != nil {
 		// Nomad writes "rpc error: code = ..." before the error of an external driver.
-		d.emit(c, nil, "Not attached: %v", err)
+		d.events.emit(c, nil, "Not attached: %v", err)
 		return nil, startFailure(err)
 	}
 	handle, err := t.handle()
@@ -147,7 +92,7 @@ func startFailure(err error) error {
 // recoverTask takes over a task after a restart of the driver or of Nomad. It fails
 // if an attachment of the task is missing. DestroyTask then removes the rest.
 func (d *driver) recoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (*emptypb.Empty, error) {
-	if _, err := d.task(r.GetTaskId()); err == nil {
+	if _, err := d.tasks.find(r.GetTaskId()); err == nil {
 		return &emptypb.Empty{}, nil
 	}
 	if err := d.recover(ctx, r.GetHandle()); err != nil {
@@ -159,7 +104,7 @@ func (d *driver) recoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (
 
 // waitTask returns when the task has ended.
 func (d *driver) waitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto.WaitTaskResponse, error) {
-	t, err := d.task(r.GetTaskId())
+	t, err := d.tasks.find(r.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +120,7 @@ func (d *driver) waitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto
 // stopTask detaches the networks of a task. After a failure the task stays running,
 // so that Nomad repeats the call.
 func (d *driver) stopTask(ctx context.Context, r *proto.StopTaskRequest) (*emptypb.Empty, error) {
-	t, err := d.task(r.GetTaskId())
+	t, err := d.tasks.find(r.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +133,7 @@ func (d *driver) stopTask(ctx context.Context, r *proto.StopTaskRequest) (*empty
 // destroyTask removes a task and detaches its remaining networks. It succeeds for an
 // unknown task.
 func (d *driver) destroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (*emptypb.Empty, error) {
-	t, err := d.task(r.GetTaskId())
+	t, err := d.tasks.find(r.GetTaskId())
 	if err != nil {
 		return &emptypb.Empty{}, nil
 	}
@@ -198,15 +143,13 @@ func (d *driver) destroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (
 	if err := d.stop(ctx, t); err != nil {
 		return nil, status.Error(codes.Internal, validUTF8(err.Error()))
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.tasks, r.GetTaskId())
+	d.tasks.remove(r.GetTaskId())
 	return &emptypb.Empty{}, nil
 }
 
 // inspectTask returns the status of a task, with the traffic of its interfaces.
 func (d *driver) inspectTask(_ context.Context, r *proto.InspectTaskRequest) (*proto.InspectTaskResponse, error) {
-	t, err := d.task(r.GetTaskId())
+	t, err := d.tasks.find(r.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -243,23 +186,6 @@ var noExec = status.Error(codes.Unimplemented, "an attachment has no process to 
 // taskEvents streams the events of all tasks.
 func (d *driver) taskEvents(_ *emptypb.Empty, stream grpc.ServerStreamingServer[proto.DriverTaskEvent]) error {
 	return d.events.stream(stream.Context(), stream.Send)
-}
-
-// task returns a task by its ID.
-func (d *driver) task(id string) (*task, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t, ok := d.tasks[id]; ok {
-		return t, nil
-	}
-	return nil, status.Errorf(codes.NotFound, "task not found for given id: %s", id)
-}
-
-// add adds a task to the known ones.
-func (d *driver) add(t *task) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.tasks[t.config.GetId()] = t
 }
 
 // validUTF8 replaces bytes of a plugin's output that gRPC cannot carry.

@@ -117,7 +117,7 @@ func serve(t *testing.T, d *driver) *grpc.ClientConn {
 // newTestDriver returns a driver on a fake engine.
 func newTestDriver(e *engineFake) *driver {
 	d := newDriver(hook.Config{}, hclog.NewNullLogger())
-	d.engine, d.broken, d.interval = e, nil, time.Millisecond
+	d.settings.engine, d.settings.broken, d.interval = e, nil, time.Millisecond
 	return d
 }
 
@@ -170,15 +170,15 @@ func TestBase(t *testing.T) {
 		if _, err := drivertest.SetConfig(t.Context(), c, &proto.SetConfigRequest{MsgpackConfig: config}); err != nil {
 			t.Errorf("%s: %v, which would keep the agent from starting", name, err)
 		}
-		if f := d.fingerprint(); f.Health != proto.FingerprintResponse_UNHEALTHY || f.HealthDescription == "" {
+		if f := d.settings.fingerprint(); f.Health != proto.FingerprintResponse_UNHEALTHY || f.HealthDescription == "" {
 			t.Errorf("%s: the health is %v", name, f)
 		}
 	}
 	if _, err := drivertest.SetConfig(t.Context(), c, &proto.SetConfigRequest{MsgpackConfig: pack(t, map[string]any{"conf_dir": dir, "plugin_dirs": nil})}); err != nil {
 		t.Error(err)
 	}
-	if !slices.Equal(d.config.ConfDirs, []string{dir}) || d.broken != nil {
-		t.Errorf("configured %+v, %v", d.config, d.broken)
+	if !slices.Equal(d.settings.config.ConfDirs, []string{dir}) || d.settings.broken != nil {
+		t.Errorf("configured %+v, %v", d.settings.config, d.settings.broken)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestStopIsNotInterrupted(t *testing.T) {
 	c := taskOf(t, nil)
 	running := newTask(c, &hook.Allocation{ID: c.GetAllocId(), Netns: own, Attachments: e.attached}, driverState{})
 	running.stopWatch = func() {}
-	d.add(running)
+	d.tasks.add(running)
 	gone, disconnect := context.WithCancel(t.Context())
 	disconnect()
 	if _, err := d.stopTask(gone, &proto.StopTaskRequest{TaskId: c.GetId()}); err != nil || len(e.attached) > 0 {
@@ -375,7 +375,7 @@ func TestIdentity(t *testing.T) {
 		if err := decode(task.GetMsgpackDriverConfig(), &config); err != nil {
 			t.Fatal(err)
 		}
-		r, err := newTestDriver(&engineFake{}).request(task, config)
+		r, err := requestOf(task, config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -481,7 +481,7 @@ func TestRefusals(t *testing.T) {
 
 // TestEventsDoNotWait: without a reader, the newest events are kept.
 func TestEventsDoNotWait(t *testing.T) {
-	e := newEvents()
+	e := newEvents(hclog.NewNullLogger())
 	for i := range 3 * backlog {
 		e.add(&proto.DriverTaskEvent{Message: fmt.Sprint(i)})
 	}

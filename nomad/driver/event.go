@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/allocnet/allocnet/hook"
@@ -17,9 +18,14 @@ import (
 const backlog = 256
 
 // events are the events that Nomad has not read yet.
-type events struct{ queue chan *proto.DriverTaskEvent }
+type events struct {
+	queue chan *proto.DriverTaskEvent
+	log   hclog.Logger
+}
 
-func newEvents() *events { return &events{make(chan *proto.DriverTaskEvent, backlog)} }
+func newEvents(log hclog.Logger) *events {
+	return &events{make(chan *proto.DriverTaskEvent, backlog), log}
+}
 
 // add never blocks: if the backlog is full it drops the oldest event.
 func (e *events) add(event *proto.DriverTaskEvent) {
@@ -52,10 +58,10 @@ func (e *events) stream(ctx context.Context, send func(*proto.DriverTaskEvent) e
 }
 
 // emit adds an event of a task. `nomad alloc status` shows it.
-func (d *driver) emit(c *proto.TaskConfig, annotations map[string]string, format string, args ...any) {
+func (e *events) emit(c *proto.TaskConfig, annotations map[string]string, format string, args ...any) {
 	message := validUTF8(fmt.Sprintf(format, args...))
-	d.log.Info(message, "allocation", c.GetAllocId(), "task", c.GetName())
-	d.events.add(&proto.DriverTaskEvent{
+	e.log.Info(message, "allocation", c.GetAllocId(), "task", c.GetName())
+	e.add(&proto.DriverTaskEvent{
 		TaskId: c.GetId(), AllocId: c.GetAllocId(), TaskName: c.GetName(),
 		Timestamp: timestamppb.Now(), Message: message, Annotations: annotations,
 	})
@@ -63,9 +69,9 @@ func (d *driver) emit(c *proto.TaskConfig, annotations map[string]string, format
 
 // emitAttempt adds an event for a failed attempt that is repeated. The failure of
 // the last attempt is that of the task.
-func (d *driver) emitAttempt(c *proto.TaskConfig, s hook.Step) {
+func (e *events) emitAttempt(c *proto.TaskConfig, s hook.Step) {
 	if s.Err != nil && s.Attempt < s.Of {
-		d.emit(c, annotate(s.Network, s.Interface), "Attaching %s as %s failed, attempt %d of %d: %v", s.Network, s.Interface, s.Attempt, s.Of, s.Err)
+		e.emit(c, annotate(s.Network, s.Interface), "Attaching %s as %s failed, attempt %d of %d: %v", s.Network, s.Interface, s.Attempt, s.Of, s.Err)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
-	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/version"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
@@ -32,22 +31,22 @@ const prefix = "driver." + Name
 // streamFingerprint streams the usable networks as node attributes: the present ones, and
 // then each change.
 func (d *driver) streamFingerprint(_ *emptypb.Empty, stream grpc.ServerStreamingServer[proto.FingerprintResponse]) error {
-	confDirs, pluginDirs := d.dirs()
-	changed, err := watch.Dirs(stream.Context(), slices.Concat(confDirs, pluginDirs)...)
+	c := d.settings.current()
+	changed, err := watch.Dirs(stream.Context(), slices.Concat(c.ConfDirs, cniconf.PluginDirs(c.PluginDirs))...)
 	if err != nil { // the ticker still fires
 		d.log.Warn("cannot watch the CNI configuration directories, reading them once a minute", "error", err)
 	}
 	ticker := time.NewTicker(countInterval)
 	defer ticker.Stop()
-	last := d.offered()
+	last := d.settings.offered()
 	for {
-		now := d.fingerprint()
+		now := d.settings.fingerprint()
 		if !reflect.DeepEqual(last, now) {
 			if err := stream.Send(withRemoved(last, now)); err != nil {
 				return err
 			}
 			last = now
-			d.saveOffered(now)
+			d.settings.saveOffered(now)
 		}
 		select {
 		case <-changed:
@@ -70,32 +69,19 @@ func withRemoved(last, now *proto.FingerprintResponse) *proto.FingerprintRespons
 	return &proto.FingerprintResponse{Attributes: attributes, Health: now.Health, HealthDescription: now.HealthDescription}
 }
 
-// dirs returns the directories to watch.
-func (d *driver) dirs() (conf, plugins []string) {
-	c := d.engineConfig()
-	return c.ConfDirs, cniconf.PluginDirs(c.PluginDirs)
-}
-
-// engineConfig returns the configuration that the client has set.
-func (d *driver) engineConfig() hook.Config {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.config
-}
-
 // fingerprint returns the present attributes and health. The driver is healthy if at
 // least one network is usable. It offers no other networks.
-func (d *driver) fingerprint() *proto.FingerprintResponse {
+func (s *settings) fingerprint() *proto.FingerprintResponse {
 	attributes := map[string]*proto.Attribute{}
 	fail := func(reason string) *proto.FingerprintResponse {
 		return &proto.FingerprintResponse{Attributes: attributes, Health: proto.FingerprintResponse_UNHEALTHY, HealthDescription: validUTF8(reason)}
 	}
 	attributes[prefix] = text("1")
 	attributes[prefix+".version"] = text(version.Version)
-	if _, err := d.ready(); err != nil {
+	if _, err := s.ready(); err != nil {
 		return fail(err.Error())
 	}
-	config := d.engineConfig()
+	config := s.current()
 	catalog, err := cniconf.Load(config.ConfDirs...)
 	if err != nil {
 		return fail(err.Error())

@@ -36,7 +36,7 @@ func TestFingerprint(t *testing.T) {
 	write(plugins+"/bridge", "", 0o700)
 	write(plugins+"/host-local", "", 0o700)
 	d := newTestDriver(&engineFake{})
-	d.config.ConfDirs, d.config.PluginDirs, d.config.StateDir = []string{conf}, []string{plugins}, dir
+	d.settings.config.ConfDirs, d.settings.config.PluginDirs, d.settings.config.StateDir = []string{conf}, []string{plugins}, dir
 	stream, err := drivertest.Fingerprint(t.Context(), serve(t, d), &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
@@ -97,9 +97,9 @@ func TestFingerprint(t *testing.T) {
 // TestFingerprintTakesBack: a network went while no process watched.
 func TestFingerprintTakesBack(t *testing.T) {
 	d := newTestDriver(&engineFake{})
-	d.config.ConfDirs, d.config.StateDir = []string{t.TempDir()}, t.TempDir()
+	d.settings.config.ConfDirs, d.settings.config.StateDir = []string{t.TempDir()}, t.TempDir()
 	gone := networkAttributes(&cniconf.Network{Name: "gone", List: &libcni.NetworkConfigList{}})
-	d.saveOffered(&proto.FingerprintResponse{Attributes: gone})
+	d.settings.saveOffered(&proto.FingerprintResponse{Attributes: gone})
 	stream, err := drivertest.Fingerprint(t.Context(), serve(t, d), &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)

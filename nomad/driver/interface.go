@@ -32,7 +32,7 @@ func (d *driver) watch(ctx context.Context, t *task) {
 		case err != nil:
 			d.log.Warn("cannot read the interfaces of a task", "allocation", t.config.GetAllocId(), "task", t.config.GetName(), "error", err)
 		case lost != "":
-			d.emit(t.config, nil, "%s", lost)
+			d.events.emit(t.config, nil, "%s", lost)
 			t.end(&proto.ExitResult{ExitCode: 1}, lost)
 			return
 		}

@@ -28,21 +28,19 @@ const offeredFile = "offered.json"
 // stateRoot opens the state directory if the engine has accepted it. A directory
 // that it refused may be writable for other users, who could replace the file by a
 // symbolic link.
-func (d *driver) stateRoot() (*os.Root, error) {
-	if _, err := d.ready(); err != nil {
+func (s *settings) stateRoot() (*os.Root, error) {
+	if _, err := s.ready(); err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return os.OpenRoot(cmp.Or(d.config.StateDir, state.DefaultDir))
+	return os.OpenRoot(cmp.Or(s.current().StateDir, state.DefaultDir))
 }
 
 // offered returns the attributes that an earlier process sent, with empty values. It
 // returns none without the file.
-func (d *driver) offered() *proto.FingerprintResponse {
+func (s *settings) offered() *proto.FingerprintResponse {
 	last := &proto.FingerprintResponse{Attributes: map[string]*proto.Attribute{}}
 	var names []string
-	data, err := d.readOffered()
+	data, err := s.readOffered()
 	if err != nil || json.Unmarshal(data, &names) != nil {
 		return last
 	}
@@ -54,8 +52,8 @@ func (d *driver) offered() *proto.FingerprintResponse {
 	return last
 }
 
-func (d *driver) readOffered() ([]byte, error) {
-	root, err := d.stateRoot()
+func (s *settings) readOffered() ([]byte, error) {
+	root, err := s.stateRoot()
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +68,14 @@ func (d *driver) readOffered() ([]byte, error) {
 
 // saveOffered writes the names of the attributes. A failure matters only if this
 // process dies.
-func (d *driver) saveOffered(now *proto.FingerprintResponse) {
-	if err := d.writeOffered(slices.Sorted(maps.Keys(now.Attributes))); err != nil {
-		d.log.Debug("cannot write the names of the node attributes", "error", err)
+func (s *settings) saveOffered(now *proto.FingerprintResponse) {
+	if err := s.writeOffered(slices.Sorted(maps.Keys(now.Attributes))); err != nil {
+		s.log.Debug("cannot write the names of the node attributes", "error", err)
 	}
 }
 
-func (d *driver) writeOffered(names []string) error {
-	root, err := d.stateRoot()
+func (s *settings) writeOffered(names []string) error {
+	root, err := s.stateRoot()
 	if err != nil {
 		return err
 	}

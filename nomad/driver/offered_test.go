@@ -14,9 +14,9 @@ import (
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 )
 
-// inRefusedDir returns a driver whose state directory others can write to, with
+// inRefusedDir returns settings whose state directory others can write to, with
 // a link to another file in place of offered.json.
-func inRefusedDir(t *testing.T) (d *driver, target string) {
+func inRefusedDir(t *testing.T) (s *settings, target string) {
 	t.Helper()
 	dir := t.TempDir()
 	target = filepath.Join(t.TempDir(), "target")
@@ -29,26 +29,26 @@ func inRefusedDir(t *testing.T) (d *driver, target string) {
 	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
 		t.Fatal(err)
 	}
-	d = newDriver(hook.Config{StateDir: dir, ConfDirs: []string{t.TempDir()}}, hclog.NewNullLogger())
-	d.configure(nil)
-	return d, target
+	s = newSettings(hook.Config{StateDir: dir, ConfDirs: []string{t.TempDir()}}, hclog.NewNullLogger())
+	s.configure(nil)
+	return s, target
 }
 
 // TestRefusedStateDirectory: in a state directory that the engine refused
 // nothing is written or read.
 func TestRefusedStateDirectory(t *testing.T) {
-	d, target := inRefusedDir(t)
-	if _, err := d.ready(); err == nil {
+	s, target := inRefusedDir(t)
+	if _, err := s.ready(); err == nil {
 		t.Fatal("the directory was accepted")
 	}
-	if last := d.offered(); len(last.GetAttributes()) != 0 {
+	if last := s.offered(); len(last.GetAttributes()) != 0 {
 		t.Errorf("read through a link: %v", last)
 	}
-	d.saveOffered(d.fingerprint())
+	s.saveOffered(s.fingerprint())
 	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
 		t.Errorf("the target of the link: %s, %v", data, err)
 	}
-	files, err := os.ReadDir(d.config.StateDir)
+	files, err := os.ReadDir(s.config.StateDir)
 	if err != nil || len(files) != 1 {
 		t.Errorf("the directory has %v, %v, want the link alone", files, err)
 	}
@@ -57,20 +57,20 @@ func TestRefusedStateDirectory(t *testing.T) {
 // TestOfferedReplacesALink: in an accepted directory a link is replaced, not
 // followed.
 func TestOfferedReplacesALink(t *testing.T) {
-	d, target := inRefusedDir(t)
-	if err := os.Chmod(d.config.StateDir, 0o700); err != nil { //nolint:gosec // a directory
+	s, target := inRefusedDir(t)
+	if err := os.Chmod(s.config.StateDir, 0o700); err != nil { //nolint:gosec // a directory
 		t.Fatal(err)
 	}
-	d.configure(nil)
-	if last := d.offered(); len(last.GetAttributes()) != 0 {
+	s.configure(nil)
+	if last := s.offered(); len(last.GetAttributes()) != 0 {
 		t.Errorf("read through a link: %v", last)
 	}
 	name := prefix + ".network.storage"
-	d.saveOffered(&proto.FingerprintResponse{Attributes: map[string]*proto.Attribute{name: text("1")}})
+	s.saveOffered(&proto.FingerprintResponse{Attributes: map[string]*proto.Attribute{name: text("1")}})
 	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
 		t.Errorf("the target of the link: %s, %v", data, err)
 	}
-	if _, ok := d.offered().GetAttributes()[name]; !ok {
+	if _, ok := s.offered().GetAttributes()[name]; !ok {
 		t.Error("what was offered is not remembered")
 	}
 }

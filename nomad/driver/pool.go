@@ -55,8 +55,8 @@ func (p pool) free() (int, error) {
 // configuredMTU returns the mtu of the first plugin that configures one, or 0.
 func configuredMTU(n *cniconf.Network) int {
 	for _, p := range n.Chain() {
-		if p.MTU > 0 {
-			return p.MTU
+		if mtu := p.FixedMTU(); mtu > 0 {
+			return mtu
 		}
 	}
 	return 0

@@ -23,7 +23,7 @@ func (d *driver) publish(t *task) {
 }
 
 func (d *driver) publishNow(t *task) error {
-	engine, err := d.ready()
+	engine, err := d.settings.ready()
 	if err != nil {
 		return err
 	}

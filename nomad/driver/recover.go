@@ -27,7 +27,7 @@ func (d *driver) recover(ctx context.Context, handle *proto.TaskHandle) error {
 	lost := &task{config: c, ended: make(chan struct{}), stopWatch: func() {}}
 	lost.end(&proto.ExitResult{ExitCode: 1}, err.Error())
 	if c.GetId() != "" {
-		d.add(lost)
+		d.tasks.add(lost)
 	}
 	return err
 }
@@ -41,7 +41,7 @@ func (d *driver) recovered(ctx context.Context, handle *proto.TaskHandle) (*task
 	if err := json.Unmarshal(handle.GetDriverState(), &s); err != nil {
 		return nil, fmt.Errorf("handle: %w", err)
 	}
-	engine, err := d.ready()
+	engine, err := d.settings.ready()
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 // the task has no process. The protocol has no field for the traffic of an
 // interface; InspectTask returns it.
 func (d *driver) taskStats(r *proto.TaskStatsRequest, stream grpc.ServerStreamingServer[proto.TaskStatsResponse]) error {
-	t, err := d.task(r.GetTaskId())
+	t, err := d.tasks.find(r.GetTaskId())
 	if err != nil {
 		return err
 	}

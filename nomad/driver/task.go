@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/allocnet/allocnet/hook"
@@ -44,6 +46,36 @@ type task struct {
 	reason    string
 }
 
+// tasks are the known tasks by their IDs.
+type tasks struct {
+	mu   sync.Mutex // guards byID
+	byID map[string]*task
+}
+
+func newTasks() *tasks { return &tasks{byID: map[string]*task{}} }
+
+// find returns a task; the error is for gRPC.
+func (s *tasks) find(id string) (*task, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.byID[id]; ok {
+		return t, nil
+	}
+	return nil, status.Errorf(codes.NotFound, "task not found for given id: %s", id)
+}
+
+func (s *tasks) add(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byID[t.config.GetId()] = t
+}
+
+func (s *tasks) remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, id)
+}
+
 // driverState is the driver's part of the handle that Nomad keeps for RecoverTask.
 // The handle does not have the config block of the task.
 type driverState struct {
@@ -57,7 +89,7 @@ type driverState struct {
 
 // start attaches a task and watches it.
 func (d *driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) {
-	engine, err := d.ready()
+	engine, err := d.settings.ready()
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +97,7 @@ func (d *driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 	if err := decode(c.GetMsgpackDriverConfig(), &config); err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	request, err := d.request(c, config)
+	request, err := requestOf(c, config)
 	if err != nil {
 		return nil, err
 	}
@@ -78,16 +110,17 @@ func (d *driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 	if err := engine.Release(ctx, c.GetAllocId(), c.GetName()); err != nil {
 		return nil, err
 	}
+	request.Notify = func(s hook.Step) { d.events.emitAttempt(c, s) }
 	allocation, err := engine.Extend(ctx, request)
 	if err != nil {
 		return nil, configError(err, config.names())
 	}
-	d.retryLater(engine)
+	retryLater(engine, d.log)
 	return d.begin(c, allocation, advertised)
 }
 
-// request returns the request of the task to the engine.
-func (d *driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
+// requestOf returns the request of the task to the engine.
+func requestOf(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
 	isolation := c.GetNetworkIsolationSpec()
 	if isolation.GetMode() != proto.NetworkIsolationSpec_GROUP || isolation.GetPath() == "" {
 		return hook.Request{}, errors.New(`the task's group has no network namespace of its own: set network { mode = "bridge" }, or another mode than "host", in the group`)
@@ -103,7 +136,6 @@ func (d *driver) request(c *proto.TaskConfig, config taskConfig) (hook.Request, 
 	return hook.Request{
 		ID: c.GetAllocId(), Task: c.GetName(), Netns: isolation.GetPath(), Networks: elements, Ports: ports,
 		Identity: policy.Identity{Namespace: c.GetNamespace(), Job: c.GetJobId(), Group: c.GetTaskGroupName()}, Args: indexArgs(c),
-		Notify: func(s hook.Step) { d.emitAttempt(c, s) },
 	}, nil
 }
 
@@ -133,7 +165,7 @@ func (d *driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised strin
 	t := newTask(c, a, s)
 	d.publish(t)
 	for _, n := range t.attached {
-		d.emit(c, annotate(n.Network, n.Interface), "Attached %s as %s %s", n.Network, n.Interface, joined(n.Addresses))
+		d.events.emit(c, annotate(n.Network, n.Interface), "Attached %s as %s %s", n.Network, n.Interface, joined(n.Addresses))
 	}
 	d.run(t)
 	return t, nil
@@ -149,7 +181,7 @@ func newTask(c *proto.TaskConfig, a *hook.Allocation, s driverState) *task {
 func (d *driver) run(t *task) {
 	ctx, stop := context.WithCancel(context.Background())
 	t.stopWatch = stop
-	d.add(t)
+	d.tasks.add(t)
 	go d.watch(ctx, t)
 }
 
@@ -179,22 +211,22 @@ func joined(addresses []netip.Prefix) string {
 // stop detaches a task, even if it has ended. After a failure the task stays
 // running.
 func (d *driver) stop(ctx context.Context, t *task) error {
-	engine, err := d.ready()
+	engine, err := d.settings.ready()
 	if err != nil {
 		return err
 	}
 	traffic := t.traffic()
 	// The caller may disconnect: a partial detach would be worse than a late one.
 	if err := engine.Release(context.WithoutCancel(ctx), t.config.GetAllocId(), t.config.GetName()); err != nil {
-		d.emit(t.config, nil, "Detaching failed: %v", err)
+		d.events.emit(t.config, nil, "Detaching failed: %v", err)
 		return err
 	}
-	d.retryLater(engine)
+	retryLater(engine, d.log)
 	t.stopWatch()
 	d.publish(t)
 	if t.running() { // Nomad ignores events of an ended task
 		for _, n := range t.attached {
-			d.emit(t.config, annotate(n.Network, n.Interface), "Detached %s from %s%s", n.Network, n.Interface, traffic[n.Interface])
+			d.events.emit(t.config, annotate(n.Network, n.Interface), "Detached %s from %s%s", n.Network, n.Interface, traffic[n.Interface])
 		}
 	}
 	t.end(&proto.ExitResult{}, "")

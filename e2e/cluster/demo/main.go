@@ -71,7 +71,7 @@ func show() error {
 // share runs a job whose allocations reach each other from all clients.
 func share(c *cluster.Cluster) ([]cluster.Allocation, error) {
 	say("A job with six allocations, each with an address of its own on that network")
-	if err := c.Submit(job); err != nil {
+	if err := c.Jobs.Submit(job); err != nil {
 		return nil, err
 	}
 	list, err := awaitRunning(c, job)
@@ -93,7 +93,7 @@ func share(c *cluster.Cluster) ([]cluster.Allocation, error) {
 // awaitRunning returns the allocations of a job when they run.
 func awaitRunning(c *cluster.Cluster, j cluster.Job) (list []cluster.Allocation, err error) {
 	err = await("until the allocations of "+j.ID+" run", func() error {
-		list, err = c.AwaitRunning(j.ID, j.Count)
+		list, err = c.Jobs.AwaitRunning(j.ID, j.Count)
 		return err
 	})
 	return list, err
@@ -117,7 +117,7 @@ func reach(c *cluster.Cluster, list []cluster.Allocation) error {
 // span runs a job on a network that needs no link between the clients.
 func span(c *cluster.Cluster) error {
 	say("A job with an allocation on each client, of which c3 is behind a router. The hosts route their network to each other")
-	if err := c.Submit(spread); err != nil {
+	if err := c.Jobs.Submit(spread); err != nil {
 		return err
 	}
 	list, err := awaitRunning(c, spread)

@@ -63,7 +63,7 @@ func Add(ctx, abort context.Context, o *operation.Operation, a *state.Attachment
 			return nil, o.Failure("attach", *a, a.Attempts, abortError(abort, first))
 		}
 		// What failed ADD may fail DEL, too, until the pause is over. On what it leaves, ADD fails for good.
-		if err := remove.UndoAdd(ctx, o, a); err != nil {
+		if err := remove.UndoAdd(ctx, o, a, list); err != nil {
 			log.Warn("DEL before the next attempt failed", "error", err)
 		}
 	}

@@ -4,7 +4,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -15,19 +14,6 @@ import (
 // OwnPlugin is the CNI plugin that runs this engine. Attaching a network of it would wait
 // for the lock of the allocation for ever.
 const OwnPlugin = "allocnet-cni"
-
-// Catalog returns the networks that can be attached now; see Engine.Catalog.
-func (c Config) Catalog() (*cniconf.Catalog, error) {
-	catalog, err := cniconf.Load(c.ConfDirs...)
-	if errors.Is(err, cniconf.ErrNoDir) && len(c.Networks) > 0 {
-		catalog, err = &cniconf.Catalog{Dirs: c.ConfDirs}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	catalog.Networks = slices.Concat(c.Networks, catalog.Networks)
-	return catalog, nil
-}
 
 // Resolve finds networks, all of whose plugins are installed.
 func (c Config) Resolve(names []string) ([]*cniconf.Network, error) {

@@ -30,9 +30,9 @@ type Config struct {
 	// ConfDirs hold the network configurations; the first that has a name wins.
 	// Default: cniconf.DefaultDir.
 	ConfDirs []string
-	// Networks are found before those of ConfDirs, and make them optional. Default:
-	// none.
-	Networks []*cniconf.Network
+	// Catalog returns the networks that can be attached now. Default: those of ConfDirs, as
+	// they are on disk.
+	Catalog func() (*cniconf.Catalog, error)
 	// PluginDirs are searched for CNI plugins. Default: CNI_PATH, else
 	// cniconf.DefaultPluginDirs.
 	PluginDirs []string
@@ -98,6 +98,10 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if len(c.ConfDirs) == 0 {
 		c.ConfDirs = []string{cniconf.DefaultDir}
+	}
+	if c.Catalog == nil {
+		dirs := c.ConfDirs
+		c.Catalog = func() (*cniconf.Catalog, error) { return cniconf.Load(dirs...) }
 	}
 	c.StateDir = cmp.Or(c.StateDir, state.DefaultDir)
 	c.CacheDir = cmp.Or(c.CacheDir, "/var/lib/cni")

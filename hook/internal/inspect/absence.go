@@ -9,6 +9,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -105,11 +106,8 @@ func makesOuterLink(a state.Attachment, list *libcni.NetworkConfigList) bool {
 	if end, err := onrecord.HostEnd(a, list); err == nil && end != nil {
 		return true
 	}
-	conf, err := onrecord.DecodePlugin(list.Plugins[0])
-	if err != nil {
-		return false
-	}
-	return conf.Type == "bridge" || conf.Type == "ptp" || slices.Contains(onrecord.InnerMasterPlugins, conf.Type) && !conf.LinkInContainer
+	first := cniconf.Chain(list)[0]
+	return first.Type == "bridge" || first.Type == "ptp" || slices.Contains(onrecord.InnerMasterPlugins, first.Type) && !first.LinkInContainer
 }
 
 // hasAlternative tells whether an interface has an alternative name. Plugins take it for the one of that name.

@@ -142,7 +142,7 @@ func RefuseMaster(record state.Record, a state.Attachment) error {
 		if err != nil {
 			return fmt.Errorf("recorded conflist of interface %s: %w", other.Interface, err)
 		}
-		if other.Interface != a.Interface && len(onrecord.MasterInterfaces(list, []state.Attachment{a})) > 0 {
+		if other.Interface != a.Interface && len(onrecord.MasterInterfaces(cniconf.Chain(list), []state.Attachment{a})) > 0 {
 			return fmt.Errorf("%s is on %s, and would be interrupted", other.Interface, a.Interface)
 		}
 	}

@@ -4,8 +4,6 @@
 package onrecord
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -37,10 +35,7 @@ func HostEnd(a state.Attachment, list *libcni.NetworkConfigList) (*types.Interfa
 		return nil, nil //nolint:nilnil // there is none
 	}
 	end := result.Interfaces[inside-1]
-	shared := slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := DecodePlugin(p)
-		return err != nil || conf.Link() == end.Name
-	})
+	shared := slices.ContainsFunc(cniconf.Chain(list), func(p cniconf.Plugin) bool { return p.Link() == end.Name })
 	if end.Sandbox != "" || end.Mac == "" || shared {
 		return nil, nil //nolint:nilnil // as above
 	}
@@ -51,51 +46,12 @@ func HostEnd(a state.Attachment, list *libcni.NetworkConfigList) (*types.Interfa
 // is right.
 var InnerMasterPlugins = []string{"ipvlan", "macvlan", "vlan"}
 
-// Link is the host's link that the plugin builds on.
-func (c Plugin) Link() string {
-	if c.Type == "bridge" {
-		return cmp.Or(c.Bridge, "cni0")
-	}
-	return c.Master
-}
-
-// Plugin has the keys of a plugin's configuration that decide about order and MTU.
-type Plugin struct {
-	Type             string `json:"type"`
-	IsDefaultGateway bool   `json:"isDefaultGateway"`
-	Bridge           string `json:"bridge"`
-	HairpinMode      bool   `json:"hairpinMode"`
-	MTU              *int   `json:"mtu"`
-	Master           string `json:"master"`
-	LinkInContainer  bool   `json:"linkInContainer"`
-	IPAM             struct {
-		Type   string `json:"type"`
-		Routes []struct {
-			Dst      string `json:"dst"`
-			Table    int    `json:"table"`
-			Priority int    `json:"priority"`
-		} `json:"routes"`
-	} `json:"ipam"`
-}
-
-// DecodePlugin reads the configuration of a plugin.
-func DecodePlugin(p *libcni.PluginConfig) (Plugin, error) {
-	var conf Plugin
-	err := json.Unmarshal(p.Bytes, &conf)
-	return conf, err
-}
-
 // Bridges returns the bridges of a network, with the MTU of its ports.
 func Bridges(list *libcni.NetworkConfigList) map[string]int {
 	bridges := map[string]int{}
-	for _, p := range list.Plugins {
-		conf, err := DecodePlugin(p)
-		if err != nil || conf.Type != "bridge" { // the plugin will say what is wrong
-			continue
-		}
-		bridges[conf.Link()] = 0
-		if conf.MTU != nil {
-			bridges[conf.Link()] = *conf.MTU
+	for _, p := range cniconf.Chain(list) {
+		if p.Type == "bridge" && p.Bridge != "" {
+			bridges[p.Bridge] = p.FixedMTU()
 		}
 	}
 	return bridges
@@ -110,16 +66,15 @@ func OfBatch(attachments []state.Attachment, b state.Batch) []state.Attachment {
 }
 
 // MasterInterfaces returns the interfaces among those of the candidates that are masters
-// in the network.
-func MasterInterfaces(list *libcni.NetworkConfigList, candidates []state.Attachment) []string {
+// in a network with these plugins.
+func MasterInterfaces(chain []cniconf.Plugin, candidates []state.Attachment) []string {
 	var masters []string
-	for _, p := range list.Plugins {
-		conf, err := DecodePlugin(p)
-		if err != nil || !conf.LinkInContainer {
+	for _, p := range chain {
+		if !p.LinkInContainer {
 			continue
 		}
 		for _, a := range candidates {
-			if a.Interface == conf.Master {
+			if a.Interface == p.Master {
 				masters = append(masters, a.Interface)
 			}
 		}

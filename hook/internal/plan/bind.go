@@ -46,7 +46,7 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
-	bridges, err := boundMTU(p.Element, p.network.List, f.Host, f.UnpinnedMTU)
+	bridges, err := boundMTU(p.Element, p.network.Chain(), f.Host, f.UnpinnedMTU)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/containernetworking/cni/libcni"
-
-	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -20,28 +18,27 @@ const ethernetMTU = 1500
 // bridges that the smaller one would lower, with the network's MTU. A network
 // none of whose plugins has the key is left to Element.Bind. unpinned
 // returns the least MTU of a bridge; see Engine.unpinnedMTU.
-func boundMTU(e selection.Element, list *libcni.NetworkConfigList, host Host, unpinned func(bridge string) int) (keep map[string]int, err error) {
+func boundMTU(e selection.Element, chain []cniconf.Plugin, host Host, unpinned func(bridge string) int) (keep map[string]int, err error) {
 	if e.MTU == 0 {
 		return nil, nil
 	}
 	keep = map[string]int{}
-	for _, p := range list.Plugins {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil || conf.MTU == nil { // the plugin will say what is wrong
+	for _, p := range chain {
+		if p.MTU == nil {
 			continue
 		}
-		limit, err := networkMTU(conf, host)
+		limit, err := networkMTU(p, host)
 		if err != nil {
 			return nil, err
 		}
-		if conf.Type == "bridge" && *conf.MTU == 0 {
-			limit = max(limit, unpinned(conf.Link()))
+		if p.Type == "bridge" && *p.MTU == 0 {
+			limit = max(limit, unpinned(p.Link()))
 		}
 		if e.MTU > limit {
 			return nil, &RequestError{fmt.Sprintf("mtu of network %q", e.Name), strconv.Itoa(e.MTU), fmt.Sprintf("want %s, since the network has %d", mtuRange(limit), limit)}
 		}
-		if conf.Type == "bridge" && e.MTU < limit {
-			keep[conf.Link()] = limit
+		if p.Type == "bridge" && e.MTU < limit {
+			keep[p.Link()] = limit
 		}
 	}
 	return keep, nil
@@ -56,14 +53,14 @@ func mtuRange(limit int) string {
 
 // networkMTU is what attachments of a plugin have when they choose none: the
 // configured one, else that of the link that it builds on.
-func networkMTU(c onrecord.Plugin, host Host) (int, error) {
-	if *c.MTU > 0 {
-		return *c.MTU, nil
+func networkMTU(p cniconf.Plugin, host Host) (int, error) {
+	if *p.MTU > 0 {
+		return *p.MTU, nil
 	}
-	if c.LinkInContainer || c.Link() == "" {
+	if p.LinkInContainer || p.Link() == "" {
 		return ethernetMTU, nil
 	}
-	mtu, ok, err := host.LinkMTU(c.Link())
+	mtu, ok, err := host.LinkMTU(p.Link())
 	if err != nil || ok {
 		return mtu, err
 	}

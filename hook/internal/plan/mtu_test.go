@@ -38,7 +38,7 @@ func TestBoundMTU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keep, err := boundMTU(selection.Element{Name: "n", MTU: test.mtu}, list, kernel.NewHost(), func(bridge string) int {
+		keep, err := boundMTU(selection.Element{Name: "n", MTU: test.mtu}, cniconf.Chain(list), kernel.NewHost(), func(bridge string) int {
 			if bridge == "slow0" {
 				return 1800
 			}

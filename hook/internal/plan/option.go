@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,26 +11,19 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/policy"
 )
 
-// setsAcceptRA tells whether a plugin of the network sets accept_ra, as the tuning
+// setsAcceptRA tells whether a plugin sets accept_ra, as the tuning
 // plugin does.
-func setsAcceptRA(list *libcni.NetworkConfigList) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		var conf struct {
-			Sysctl map[string]string `json:"sysctl"`
+func setsAcceptRA(p cniconf.Plugin) bool {
+	for key := range p.Sysctl {
+		if strings.HasSuffix(key, "accept_ra") {
+			return true
 		}
-		if json.Unmarshal(p.Bytes, &conf) != nil { // the plugin will say what is wrong
-			return false
-		}
-		for key := range conf.Sysctl {
-			if strings.HasSuffix(key, "accept_ra") {
-				return true
-			}
-		}
-		return false
-	})
+	}
+	return false
 }
 
 // applyOptions applies the options of the networks, and refuses chains that cannot work.
@@ -48,7 +40,7 @@ func (p *Plan) applyOptions() error {
 			}
 			continue
 		}
-		if added.rules.AcceptRA || !setsAcceptRA(added.network.List) {
+		if added.rules.AcceptRA || !slices.ContainsFunc(added.network.Chain(), setsAcceptRA) {
 			added.Attachment.AcceptRA = &added.rules.AcceptRA
 		}
 	}

@@ -7,8 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/containernetworking/cni/libcni"
-
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 )
 
@@ -20,15 +19,15 @@ func (p *Plan) order() {
 	previous := ""
 	candidates := slices.Clone(p.Existing)
 	for i, added := range p.Added {
-		a, list := added.Attachment, added.network.List
-		if setsDefaultRoute(list) {
+		a, chain := added.Attachment, added.network.Chain()
+		if slices.ContainsFunc(chain, setsDefaultRoute) {
 			if previous != "" {
 				a.DependsOn = append(a.DependsOn, previous)
 			}
 			previous = a.Interface
 		}
-		a.DependsOn = append(a.DependsOn, onrecord.MasterInterfaces(list, candidates)...)
-		a.DependsOn = append(a.DependsOn, bridgeInterfaces(list, p.Added[:i])...)
+		a.DependsOn = append(a.DependsOn, onrecord.MasterInterfaces(chain, candidates)...)
+		a.DependsOn = append(a.DependsOn, bridgeInterfaces(chain, p.Added[:i])...)
 		candidates = append(candidates, *a)
 	}
 }
@@ -39,39 +38,33 @@ var plainPlugins = []string{
 	"portmap", "firewall", "tuning", "bandwidth",
 }
 
-// setsDefaultRoute tells whether a network sets a default route, or may: unknown
+// setsDefaultRoute tells whether a plugin sets a default route, or may: unknown
 // plugins may.
-func setsDefaultRoute(list *libcni.NetworkConfigList) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil || !slices.Contains(plainPlugins, conf.Type) || conf.IsDefaultGateway {
-			return true
-		}
-		switch conf.IPAM.Type {
-		case "", "host-local", "static":
-		default: // the router option of DHCP, or an unknown IPAM plugin
-			return true
-		}
-		for _, route := range conf.IPAM.Routes {
-			if to, err := netip.ParsePrefix(route.Dst); err == nil && to.Bits() == 0 {
-				return true
-			}
-		}
-		return false
+func setsDefaultRoute(p cniconf.Plugin) bool {
+	if !slices.Contains(plainPlugins, p.Type) || p.IsDefaultGateway {
+		return true
+	}
+	switch p.IPAMType {
+	case "", "host-local", "static":
+	default: // the router option of DHCP, or an unknown IPAM plugin
+		return true
+	}
+	return slices.ContainsFunc(p.Routes(), func(r cniconf.Route) bool {
+		to, err := netip.ParsePrefix(r.Dst)
+		return err == nil && to.Bits() == 0
 	})
 }
 
 // bridgeInterfaces returns the interfaces of the earlier attachments that create a bridge
 // which is a master in the network.
-func bridgeInterfaces(list *libcni.NetworkConfigList, candidates []Attachment) []string {
+func bridgeInterfaces(chain []cniconf.Plugin, candidates []Attachment) []string {
 	var interfaces []string
-	for _, p := range list.Plugins {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil || conf.Master == "" || conf.LinkInContainer {
+	for _, p := range chain {
+		if p.Master == "" || p.LinkInContainer {
 			continue
 		}
 		for _, e := range candidates {
-			if createsBridge(e.network.List, conf.Master) {
+			if createsBridge(e.network.Chain(), p.Master) {
 				interfaces = append(interfaces, e.Attachment.Interface)
 			}
 		}
@@ -79,9 +72,6 @@ func bridgeInterfaces(list *libcni.NetworkConfigList, candidates []Attachment) [
 	return interfaces
 }
 
-func createsBridge(list *libcni.NetworkConfigList, name string) bool {
-	return slices.ContainsFunc(list.Plugins, func(p *libcni.PluginConfig) bool {
-		conf, err := onrecord.DecodePlugin(p)
-		return err == nil && conf.Type == "bridge" && conf.Link() == name
-	})
+func createsBridge(chain []cniconf.Plugin, name string) bool {
+	return slices.ContainsFunc(chain, func(p cniconf.Plugin) bool { return p.Type == "bridge" && p.Bridge == name })
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/containernetworking/cni/libcni"
-
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -63,9 +61,11 @@ func TestSetupOrder(t *testing.T) {
 				if i == 0 {
 					iface = "eth0"
 				}
-				p.Added = append(p.Added, Attachment{Attachment: &state.Attachment{Interface: iface}, network: &cniconf.Network{
-					List: &libcni.NetworkConfigList{Plugins: []*libcni.PluginConfig{{Bytes: []byte(plugin)}}},
-				}})
+				list, err := cniconf.ParseList([]byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [` + plugin + `]}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Added = append(p.Added, Attachment{Attachment: &state.Attachment{Interface: iface}, network: &cniconf.Network{List: list}})
 			}
 			p.order()
 			var got []string

@@ -8,10 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/containernetworking/cni/libcni"
-
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/hook/internal/onrecord"
 )
 
 // destination is what the kernel tells a route by.
@@ -22,14 +19,10 @@ type destination struct {
 
 // destinations returns those of the routes that a network is configured with, but for default
 // routes: the order of networks decides who has that.
-func destinations(list *libcni.NetworkConfigList) []destination {
+func destinations(chain []cniconf.Plugin) []destination {
 	var all []destination
-	for _, p := range list.Plugins {
-		conf, err := onrecord.DecodePlugin(p)
-		if err != nil {
-			continue // the plugin reports it
-		}
-		for _, route := range conf.IPAM.Routes {
+	for _, p := range chain {
+		for _, route := range p.Routes() {
 			to, err := netip.ParsePrefix(route.Dst)
 			if err == nil && to.Bits() > 0 {
 				all = append(all, destination{to.Masked(), route.Table, route.Priority})
@@ -48,7 +41,7 @@ type reached struct {
 }
 
 func reachedBy(n *cniconf.Network, iface string) reached {
-	r := reached{network: n.Name, iface: iface, routes: destinations(n.List)}
+	r := reached{network: n.Name, iface: iface, routes: destinations(n.Chain())}
 	for _, pool := range n.Pools() {
 		for _, own := range pool.Ranges() {
 			if own.Subnet.Addr().Is4() {

@@ -41,7 +41,11 @@ func TestCacheOfAnother(t *testing.T) {
 	if err := attacker.Config.Cache().RequireOwn(primaryOf("a", "1-eth0")); !errors.As(err, &refused) || refused.Value != "1-eth0" {
 		t.Errorf("the other's file is taken: %v", err)
 	}
-	if _, err := Del(t.Context(), attacker, primaryOf("a", "1-eth0"), "", inspect.Gone); !errors.As(err, &refused) {
+	list, err := onrecord.List(primaryOf("a", "1-eth0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Del(t.Context(), attacker, primaryOf("a", "1-eth0"), list, "", inspect.Gone); !errors.As(err, &refused) {
 		t.Errorf("DEL with the other's result: %v", err)
 	}
 	for name, o := range map[string]*operation.Operation{"one's own": victim, "without a record": cacheOf(t, "a")} {

@@ -13,14 +13,13 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
-	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/state"
 )
 
 // UndoAdd runs DEL after an ADD that failed. Then ADD has not begun: DEL does not run again
 // unless another attempt does.
-func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment) error {
+func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment, list *libcni.NetworkConfigList) error {
 	if a.Planned { // pinning the MTU of a bridge failed
 		return nil
 	}
@@ -31,7 +30,7 @@ func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment) e
 		return err
 	}
 	is := absences(o, path, []state.Attachment{*a})[a.Interface]
-	c, err := Del(undoing, o, *a, path, is)
+	c, err := Del(undoing, o, *a, list, path, is)
 	if err := errors.Join(err, o.Commit(undoing, c)[0]); err != nil {
 		return err
 	}
@@ -57,13 +56,9 @@ func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 // Del runs DEL with the arguments of ADD and the recorded result. What the chain left is to
 // be committed. What plugins that are executed leave is an error of theirs, so that the lease stays, which is
 // freed by the first of the chain and so last. It is not looked for where forced cleanup follows anyway.
-func Del(ctx context.Context, o *operation.Operation, a state.Attachment, path string, is inspect.Absence) (*operation.Call, error) {
+func Del(ctx context.Context, o *operation.Operation, a state.Attachment, list *libcni.NetworkConfigList, path string, is inspect.Absence) (*operation.Call, error) {
 	o.Work().Undo(ctx, a)
 	path = inspect.PathOf(path, is)
-	list, err := onrecord.List(a)
-	if err != nil {
-		return nil, err
-	}
 	c, err := o.Call(a, list, path, nil)
 	if err != nil {
 		return nil, err

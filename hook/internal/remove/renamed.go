@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
@@ -20,7 +23,7 @@ import (
 
 // removeStray removes an attachment's interface that a task has renamed, or moved to another namespace. Path is that of the
 // allocation's namespace; empty if that is gone.
-func removeStray(ctx context.Context, o *operation.Operation, a state.Attachment, path string) error {
+func removeStray(ctx context.Context, o *operation.Operation, a state.Attachment, list *libcni.NetworkConfigList, path string) error {
 	seen, err := onrecord.ReadStatus(a)
 	if err != nil { // nothing tells which one it is
 		seen = onrecord.Status{}
@@ -33,7 +36,7 @@ func removeStray(ctx context.Context, o *operation.Operation, a state.Attachment
 	if seen.MAC == "" {
 		return nil
 	}
-	return removeMovedAway(ctx, o, a, seen, path)
+	return removeMovedAway(ctx, o, a, list, seen, path)
 }
 
 // removeRenamed removes an attachment's interface that a task has renamed: plugins report success when there is none of the
@@ -67,11 +70,11 @@ func removeRenamed(o *operation.Operation, a state.Attachment, seen onrecord.Sta
 // removeMovedAway removes an attachment's macvlan that a task has moved to another namespace, as that of a container in the
 // allocation: it would use its address on when the next attachment has it. MAC, address and master together tell it from what
 // other programs have. The kinds vlan and ipvlan have the MAC of their master, which tells nothing.
-func removeMovedAway(ctx context.Context, o *operation.Operation, a state.Attachment, seen onrecord.Status, path string) error {
+func removeMovedAway(ctx context.Context, o *operation.Operation, a state.Attachment, list *libcni.NetworkConfigList, seen onrecord.Status, path string) error {
 	if past, err := o.Record.Allocation.IsOfEarlierBoot(); past || err != nil {
 		return err
 	}
-	master, err := macvlanMaster(o, a)
+	master, err := macvlanMaster(o, list)
 	if master == 0 {
 		return err
 	}
@@ -91,17 +94,13 @@ func removeMovedAway(ctx context.Context, o *operation.Operation, a state.Attach
 
 // macvlanMaster returns the index of the link of the host on which the plugin macvlan has made the interface; 0 if it is
 // another plugin, or there is no such link.
-func macvlanMaster(o *operation.Operation, a state.Attachment) (int, error) {
-	list, err := onrecord.List(a)
-	if err != nil || len(list.Plugins) == 0 {
-		return 0, nil //nolint:nilerr // nothing tells which one it is
-	}
-	conf, err := onrecord.DecodePlugin(list.Plugins[0])
-	if err != nil || conf.Type != "macvlan" || conf.LinkInContainer {
-		return 0, nil //nolint:nilerr // as above
+func macvlanMaster(o *operation.Operation, list *libcni.NetworkConfigList) (int, error) {
+	first := cniconf.Chain(list)[0]
+	if first.Type != "macvlan" || first.LinkInContainer {
+		return 0, nil
 	}
 	links, err := o.Config.Host.Interfaces()
-	at := slices.IndexFunc(links, func(i netns.Interface) bool { return i.IsNamed(conf.Master) })
+	at := slices.IndexFunc(links, func(i netns.Interface) bool { return i.IsNamed(first.Master) })
 	if at < 0 {
 		return 0, err
 	}
@@ -138,8 +137,7 @@ func isRecorded(ctx context.Context, o *operation.Operation, ns kernel.Namespace
 	return false, ctx.Err()
 }
 
-// hasMaster tells whether the interface of an attachment is made on a master, and has no end on the host.
-func hasMaster(a state.Attachment) bool {
-	list, err := onrecord.List(a)
-	return err == nil && len(list.Plugins) > 0 && slices.Contains(onrecord.InnerMasterPlugins, list.Plugins[0].Network.Type)
+// hasMaster tells whether the interface of a network is made on a master, and has no end on the host.
+func hasMaster(list *libcni.NetworkConfigList) bool {
+	return slices.Contains(onrecord.InnerMasterPlugins, list.Plugins[0].Network.Type)
 }

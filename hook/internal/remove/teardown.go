@@ -272,12 +272,17 @@ func markDeleting(o *operation.Operation, attachments []state.Attachment) {
 // after a kill DEL would remove an interface that another program has given the same name.
 func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, path string, is inspect.Absence) (*operation.Call, error) {
 	a.Attempts++
-	if hasMaster(*a) {
-		if err := removeStray(ctx, o, *a, path); err != nil {
-			return nil, o.Failure("detach", *a, a.Attempts, err)
-		}
+	list, err := onrecord.List(*a)
+	switch {
+	case err != nil:
+		o.Work().Undo(ctx, *a)
+	case hasMaster(list):
+		err = removeStray(ctx, o, *a, list, path)
 	}
-	c, err := Del(ctx, o, *a, path, is)
+	if err != nil {
+		return nil, o.Failure("detach", *a, a.Attempts, err)
+	}
+	c, err := Del(ctx, o, *a, list, path, is)
 	switch {
 	case err != nil:
 		return c, o.Failure("detach", *a, a.Attempts, err)

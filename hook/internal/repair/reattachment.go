@@ -95,14 +95,18 @@ func (p *Repairing) reattach(ctx context.Context, grace time.Duration) {
 		p.Err = err
 		return
 	}
-	if err := p.refuseReattachment(ns); err != nil {
+	list, err := onrecord.List(*p.Attachment())
+	if err == nil {
+		err = p.refuseReattachment(ns, list)
+	}
+	if err != nil {
 		p.Err = fmt.Errorf("it is not attached again: %w", err)
 		return
 	}
 	if a := p.Attachment(); a.FormerResult == nil {
 		a.Error = strings.Join(p.Unrepairable, ", ") + ": " + unfinishedReattachment
 	}
-	if err := detachAndAttach(ctx, p.operation, ns, p.Attachment(), grace); err != nil {
+	if err := detachAndAttach(ctx, p.operation, ns, p.Attachment(), list, grace); err != nil {
 		p.Err = fmt.Errorf("attach it again: %w", err)
 		return
 	}
@@ -133,7 +137,7 @@ func (p *Repairing) confirm(ctx context.Context, ns kernel.Namespace) error {
 //
 // When the caller ends, it goes on for a while: without ADD the attachment would be missing until the next
 // repair.
-func detachAndAttach(ctx context.Context, o *operation.Operation, ns kernel.Namespace, a *state.Attachment, grace time.Duration) error {
+func detachAndAttach(ctx context.Context, o *operation.Operation, ns kernel.Namespace, a *state.Attachment, list *libcni.NetworkConfigList, grace time.Duration) error {
 	unlock, err := o.Store.RLockHost(ctx)
 	if err != nil {
 		return err
@@ -147,11 +151,11 @@ func detachAndAttach(ctx context.Context, o *operation.Operation, ns kernel.Name
 	}
 	ctx, stop := graced(ctx, cmp.Or(min(grace, reattachmentGrace), reattachmentGrace))
 	defer stop()
-	if err := detachAgain(ctx, o, a); err != nil {
+	if err := detachAgain(ctx, o, a, list); err != nil {
 		return err
 	}
-	if err := attachAgain(ctx, o, ns, a); err != nil {
-		return errors.Join(err, remove.UndoAdd(ctx, o, a))
+	if err := attachAgain(ctx, o, ns, a, list); err != nil {
+		return errors.Join(err, remove.UndoAdd(ctx, o, a, list))
 	}
 	return nil
 }
@@ -168,7 +172,7 @@ func graced(ctx context.Context, grace time.Duration) (longer context.Context, s
 
 // detachAgain removes what is left of an attachment, and records that. It has the leases of the pools
 // of allocnet-ipam kept, so that nothing else gets its addresses meanwhile.
-func detachAgain(ctx context.Context, o *operation.Operation, a *state.Attachment) error {
+func detachAgain(ctx context.Context, o *operation.Operation, a *state.Attachment, list *libcni.NetworkConfigList) error {
 	if a.FormerResult == nil {
 		a.FormerResult = a.Result
 	} else if a.Planned { // an earlier attempt has removed it
@@ -181,7 +185,7 @@ func detachAgain(ctx context.Context, o *operation.Operation, a *state.Attachmen
 	if err := o.Lock.Write(*a); err != nil {
 		return err
 	}
-	c, err := remove.Del(ctx, o, *a, o.Record.Allocation.Netns, inspect.Gone)
+	c, err := remove.Del(ctx, o, *a, list, o.Record.Allocation.Netns, inspect.Gone)
 	err = errors.Join(err, o.Commit(ctx, c)[0])
 	if err != nil || operation.Replaces(c.Changes, *a) {
 		if err := remove.Clean(ctx, o, []state.Suspect{{Attachment: *a, DelErr: err}}); err != nil {
@@ -192,12 +196,8 @@ func detachAgain(ctx context.Context, o *operation.Operation, a *state.Attachmen
 }
 
 // attachAgain runs ADD, and repairs what allocnet makes around it.
-func attachAgain(ctx context.Context, o *operation.Operation, ns kernel.Namespace, a *state.Attachment) error {
+func attachAgain(ctx context.Context, o *operation.Operation, ns kernel.Namespace, a *state.Attachment, list *libcni.NetworkConfigList) error {
 	before, err := ns.DefaultRoutes()
-	if err != nil {
-		return err
-	}
-	list, err := onrecord.List(*a)
 	if err != nil {
 		return err
 	}
@@ -264,12 +264,8 @@ func finishReattachment(o *operation.Operation, ns kernel.Namespace, a *state.At
 }
 
 // refuseReattachment returns why an attachment must not be detached.
-func (p *Repairing) refuseReattachment(ns kernel.Namespace) error {
+func (p *Repairing) refuseReattachment(ns kernel.Namespace, list *libcni.NetworkConfigList) error {
 	a := *p.Attachment()
-	list, err := onrecord.List(a)
-	if err != nil {
-		return err
-	}
 	if err := p.operation.Config.LacksPlugin(a, list); err != nil {
 		return err
 	}

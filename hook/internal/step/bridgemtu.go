@@ -38,7 +38,7 @@ func keepMTU(ctx context.Context, w *Work, c Call, add func() error) error {
 // at least where they have no port, were created by this ADD, or may follow the port of
 // another attachment. It returns those that do not exist.
 func pinBridges(ctx context.Context, w *Work, a state.Attachment, bridges map[string]int, created bool) (missing map[string]int, err error) {
-	unlock, err := w.Store.LockBridges(ctx)
+	unlock, err := w.Store.Bridges().Lock(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func keepBridges(ctx context.Context, w *Work, c Call, add func() error) error {
 	if c.InProcess || len(names) == 0 {
 		return add()
 	}
-	unlock, err := w.Store.LockBridges(ctx)
+	unlock, err := w.Store.Bridges().Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func recordBridges(w *Work, names map[string]int) (kept []string, err error) {
 		case "":
 			continue
 		case "0":
-			now, err = w.Store.AcceptRA(name)
+			now, err = w.Store.Bridges().AcceptRA(name)
 		default:
-			err = w.Store.SetAcceptRA(name, now)
+			err = w.Store.Bridges().SetAcceptRA(name, now)
 		}
 		if err != nil {
 			return nil, err
@@ -70,24 +70,27 @@ func recordBridges(w *Work, names map[string]int) (kept []string, err error) {
 
 // restoreBridge restores accept_ra of a bridge if it is on record. The caller holds the lock.
 func restoreBridge(w *Work, name string) error {
-	had, err := w.Store.AcceptRA(name)
+	had, err := w.Store.Bridges().AcceptRA(name)
 	if err != nil || had == "" {
 		return err
 	}
 	if err := w.Host.RestoreBridge(name, had); err != nil {
 		return err
 	}
-	return w.Store.SetAcceptRA(name, "")
+	return w.Store.Bridges().SetAcceptRA(name, "")
 }
 
 // restoreBridges restores what the ADD of a killed process left of the bridges of an attachment.
 func restoreBridges(ctx context.Context, w *Work, a state.Attachment) {
+	if a.Executor == state.InProcess {
+		return
+	}
 	list, err := onrecord.List(a)
-	if a.Executor == state.InProcess || err != nil { // DEL says what is wrong
+	if err != nil { // DEL says what is wrong
 		return
 	}
 	for name := range onrecord.Bridges(list) {
-		if had, err := w.Store.AcceptRA(name); err != nil || had == "" {
+		if had, err := w.Store.Bridges().AcceptRA(name); err != nil || had == "" {
 			continue // ADD says what is wrong
 		}
 		if err := restoreLocked(ctx, w, name); err != nil {
@@ -98,7 +101,7 @@ func restoreBridges(ctx context.Context, w *Work, a state.Attachment) {
 }
 
 func restoreLocked(ctx context.Context, w *Work, bridge string) error {
-	unlock, err := w.Store.LockBridges(ctx)
+	unlock, err := w.Store.Bridges().Lock(ctx)
 	if err != nil {
 		return err
 	}

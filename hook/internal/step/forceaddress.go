@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 )
 
@@ -17,9 +18,9 @@ func explainForce(_ *Work, c Call, err error) error {
 	if err == nil || !strings.Contains(err.Error(), "already has an IP address") {
 		return err
 	}
-	for _, p := range c.Recorded.Plugins {
-		if conf, failed := onrecord.DecodePlugin(p); failed == nil && len(onrecord.Forced(p)) > 0 {
-			return fmt.Errorf("%w: forceAddress removes none, because an operator or other attachments may need it: if nothing does: ip address del ADDRESS dev %s", err, conf.Link())
+	for i, p := range c.Recorded.Plugins {
+		if len(onrecord.Forced(p)) > 0 {
+			return fmt.Errorf("%w: forceAddress removes none, because an operator or other attachments may need it: if nothing does: ip address del ADDRESS dev %s", err, cniconf.Chain(c.Recorded)[i].Link())
 		}
 	}
 	return err

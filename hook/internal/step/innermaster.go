@@ -11,6 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -21,10 +22,9 @@ var innerMasters = step{Judge: checkInnerMaster}
 // innerMaster returns the type and the master of the network's plugin whose master is an
 // interface of the namespace.
 func innerMaster(list *libcni.NetworkConfigList) (plugin, master string, found bool) {
-	for _, p := range list.Plugins {
-		conf, err := onrecord.DecodePlugin(p)
-		if err == nil && conf.LinkInContainer && slices.Contains(onrecord.InnerMasterPlugins, conf.Type) {
-			return conf.Type, conf.Master, true
+	for _, p := range cniconf.Chain(list) {
+		if p.LinkInContainer && slices.Contains(onrecord.InnerMasterPlugins, p.Type) {
+			return p.Type, p.Master, true
 		}
 	}
 	return "", "", false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/go-cni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
@@ -80,8 +81,7 @@ func checkPortFamilies(w *Work, c Call) error {
 
 // warnUnreachedPorts warns of ports that are mapped in vain.
 func warnUnreachedPorts(w *Work, c Call) {
-	switch first, err := onrecord.DecodePlugin(c.Recorded.Plugins[0]); {
-	case err != nil:
+	switch first := cniconf.Chain(c.Recorded)[0]; {
 	case first.Type == "macvlan" || first.Type == "ipvlan":
 		w.log(c.Attachment).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")
 	case first.Type == "bridge" && !first.HairpinMode && w.Host.FiltersBridges():

@@ -59,6 +59,7 @@ type Layout struct {
 type Cluster struct {
 	layout           Layout
 	Servers, Clients []*Machine
+	Jobs             Jobs
 	// Token is Nomad's management token.
 	Token string
 	// Rules is the ACL policy of the allocnet agents.
@@ -73,6 +74,7 @@ func New(rules string, layout Layout) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{Rules: rules, layout: layout}
+	c.Jobs = Jobs{c}
 	for i := range 3 {
 		c.Servers = append(c.Servers, machine(fmt.Sprintf("s%d", i+1), byte(i+1)))
 		c.Clients = append(c.Clients, machine(fmt.Sprintf("c%d", i+1), byte(i+11)))

@@ -90,17 +90,20 @@ func (j Job) hcl() string {
 `, j.ID, j.Count, strings.Join(j.Networks, ","), j.Group, j.Network, program, arguments)
 }
 
+// Jobs are the jobs of a cluster, in Nomad's API.
+type Jobs struct{ cluster *Cluster }
+
 // Submit submits a job, without waiting for it. It is repeated until a server takes it.
-func (c *Cluster) Submit(j Job) error { return c.SubmitText(j.ID, j.hcl()) }
+func (j Jobs) Submit(job Job) error { return j.SubmitText(job.ID, job.hcl()) }
 
 // SubmitText is Submit of a specification.
-func (c *Cluster) SubmitText(id, text string) error {
+func (j Jobs) SubmitText(id, text string) error {
 	return Await("a server takes "+id, func() error {
 		var job any
-		if err := c.API(http.MethodPost, "jobs/parse", map[string]any{"JobHCL": text}, &job); err != nil {
+		if err := j.cluster.API(http.MethodPost, "jobs/parse", map[string]any{"JobHCL": text}, &job); err != nil {
 			return err
 		}
-		return c.API(http.MethodPost, "jobs", map[string]any{"Job": job}, nil)
+		return j.cluster.API(http.MethodPost, "jobs", map[string]any{"Job": job}, nil)
 	})
 }
 
@@ -139,16 +142,16 @@ func (a Allocation) runs() bool {
 }
 
 // Allocations lists all of a job.
-func (c *Cluster) Allocations(job string) (list []Allocation, err error) {
-	err = c.API(http.MethodGet, "job/"+job+"/allocations", nil, &list)
+func (j Jobs) Allocations(job string) (list []Allocation, err error) {
+	err = j.cluster.API(http.MethodGet, "job/"+job+"/allocations", nil, &list)
 	return list, err
 }
 
 // AwaitRunning waits until so many allocations of a job run, and returns them with their
 // addresses.
-func (c *Cluster) AwaitRunning(job string, count int) (found []Allocation, err error) {
+func (j Jobs) AwaitRunning(job string, count int) (found []Allocation, err error) {
 	err = Await(fmt.Sprintf("%d allocations of %s run", count, job), func() (err error) {
-		found, err = c.Running(job, count)
+		found, err = j.Running(job, count)
 		return err
 	})
 	return found, err
@@ -156,8 +159,8 @@ func (c *Cluster) AwaitRunning(job string, count int) (found []Allocation, err e
 
 // Running returns the allocations of a job that run, with their addresses. Another number of
 // them than count is an error.
-func (c *Cluster) Running(job string, count int) ([]Allocation, error) {
-	list, err := c.Allocations(job)
+func (j Jobs) Running(job string, count int) ([]Allocation, error) {
+	list, err := j.Allocations(job)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +169,11 @@ func (c *Cluster) Running(job string, count int) ([]Allocation, error) {
 		return nil, fmt.Errorf("%d run: %s", len(found), Explain(list))
 	}
 	for i, a := range found {
-		if err := c.API(http.MethodGet, "allocation/"+a.ID, nil, &found[i]); err != nil {
+		if err := j.cluster.API(http.MethodGet, "allocation/"+a.ID, nil, &found[i]); err != nil {
 			return nil, err
 		}
 		if !found[i].Address().IsValid() {
-			return nil, errors.Join(fmt.Errorf("allocation %s of %s has no address", a.ID, a.NodeName), c.replaceUnattached(a))
+			return nil, errors.Join(fmt.Errorf("allocation %s of %s has no address", a.ID, a.NodeName), j.replaceUnattached(a))
 		}
 	}
 	return found, nil
@@ -179,17 +182,17 @@ func (c *Cluster) Running(job string, count int) ([]Allocation, error) {
 // replaceUnattached replaces an allocation, as an operator has to, that its client was about to
 // attach when it was killed: before Nomad calls CHECK at a restart, it takes a namespace that is
 // there for one that it has attached.
-func (c *Cluster) replaceUnattached(a Allocation) error {
+func (j Jobs) replaceUnattached(a Allocation) error {
 	checks, err := nomadagent.BinaryHas(nomadagent.CheckOnRestart)
-	if err != nil || checks || !c.wasKilled(a.NodeName) {
+	if err != nil || checks || !j.wasKilled(a.NodeName) {
 		return err
 	}
-	return c.API(http.MethodPost, "allocation/"+a.ID+"/stop", nil, nil)
+	return j.cluster.API(http.MethodPost, "allocation/"+a.ID+"/stop", nil, nil)
 }
 
 // wasKilled reports whether the Nomad of a client was killed since the machine was booted.
-func (c *Cluster) wasKilled(client string) bool {
-	return slices.ContainsFunc(c.Clients, func(m *Machine) bool { return m.Name == client && m.killed.Load() })
+func (j Jobs) wasKilled(client string) bool {
+	return slices.ContainsFunc(j.cluster.Clients, func(m *Machine) bool { return m.Name == client && m.killed.Load() })
 }
 
 // Explain says how allocations are, and what Nomad says of each: all of one that has failed, else the last.
@@ -213,32 +216,32 @@ func Explain(list []Allocation) string {
 
 // Stop stops jobs, and waits until nothing of them has a network. It never purges: servers
 // of 1.11.3 panic when a job without allocations is purged while it is scheduled.
-func (c *Cluster) Stop(jobs ...string) error {
+func (j Jobs) Stop(jobs ...string) error {
 	for _, id := range jobs {
-		if err := c.Deregister(id); err != nil {
+		if err := j.Deregister(id); err != nil {
 			return err
 		}
 	}
 	return Await("the allocations end", func() error {
-		return errors.Join(c.stopAgain(jobs), c.RequireEnded(jobs...))
+		return errors.Join(j.stopAgain(jobs), j.RequireEnded(jobs...))
 	})
 }
 
 // stopAgain stops those of the jobs that run again: a server that was stopped registers the job
 // of a request that its client has repeated elsewhere when it goes on.
-func (c *Cluster) stopAgain(jobs []string) error {
+func (j Jobs) stopAgain(jobs []string) error {
 	var all []struct {
 		ID   string
 		Stop bool
 	}
-	if err := c.API(http.MethodGet, "jobs", nil, &all); err != nil {
+	if err := j.cluster.API(http.MethodGet, "jobs", nil, &all); err != nil {
 		return err
 	}
 	for _, job := range all {
 		if job.Stop || !slices.Contains(jobs, job.ID) {
 			continue
 		}
-		if err := c.API(http.MethodDelete, "job/"+job.ID, nil, nil); err != nil {
+		if err := j.cluster.API(http.MethodDelete, "job/"+job.ID, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -246,14 +249,14 @@ func (c *Cluster) stopAgain(jobs []string) error {
 }
 
 // Deregister stops a job, without waiting for its allocations.
-func (c *Cluster) Deregister(job string) error {
-	return Await(job+" is stopped", func() error { return c.API(http.MethodDelete, "job/"+job, nil, nil) })
+func (j Jobs) Deregister(job string) error {
+	return Await(job+" is stopped", func() error { return j.cluster.API(http.MethodDelete, "job/"+job, nil, nil) })
 }
 
 // RequireEnded is an error unless all allocations of jobs have ended.
-func (c *Cluster) RequireEnded(jobs ...string) error {
+func (j Jobs) RequireEnded(jobs ...string) error {
 	for _, id := range jobs {
-		list, err := c.Allocations(id)
+		list, err := j.Allocations(id)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ type holder struct {
 }
 
 // Watch starts a watcher.
-func (c *Cluster) Watch(subnet netip.Prefix) (*Watcher, error) {
+func Watch(subnet netip.Prefix) (*Watcher, error) {
 	link, err := net.InterfaceByName(wire)
 	if err != nil {
 		return nil, err

@@ -38,11 +38,12 @@ type registration struct {
 	store   ipam.Store
 	host    ipam.Host
 	now     moment
-	// fence is what others are told.
-	fence int64
-	place *place
-	node  *node
-	path  string
+	place   *place
+	// records have the fence, which others are told. Nil: the entry keeps its own.
+	records *records
+	fence   int64
+	node    *node
+	path    string
 	// mayWait: an entry is not needed as long as the instance has not left its first boot.
 	mayWait bool
 	// mustRenew: the nonce is to be another one.
@@ -54,10 +55,7 @@ type registration struct {
 // was made, a machine that may wait does until it finds another's, or has used the store for an hour: a copy of
 // its disk starts in another boot, and writes first.
 func (s *session) register(ctx context.Context, r registration) error {
-	r.machine, r.store, r.host, r.now, r.place = s.l.machine, s.store, s.host, s.now, &s.place
-	if s.records != nil {
-		r.fence = s.records.Fence
-	}
+	r.machine, r.store, r.host, r.now, r.place, r.records = s.l.machine, s.store, s.host, s.now, &s.place, s.records
 	return r.register(ctx)
 }
 
@@ -78,6 +76,9 @@ func (r *registration) register(ctx context.Context) error {
 	r.path = ipam.NodePath(r.host.Instance)
 	if r.node, err = r.machine.read(r.host.Instance); err != nil {
 		return err
+	}
+	if r.fence = r.node.Fence; r.records != nil {
+		r.fence = r.records.Fence
 	}
 	if r.node.MachineID != "" && r.node.MachineID != r.host.MachineID {
 		return r.node.closed(r.host)

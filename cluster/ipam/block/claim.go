@@ -145,13 +145,13 @@ func (c *claiming) choose() (ipam.Block, error) {
 		return ipam.Block{}, fmt.Errorf("%w: pool %s has no range of IPv%d", ipam.ErrInvalid, c.s.l.Config.Pool, c.family)
 	}
 	first := slots.At(firstSlot(c.s.host.Instance) % count)
-	reason := c.s.claimable(first)
+	reason := c.claimable(first)
 	if reason == nil {
 		return first, nil
 	}
 	if count > fewSlots {
 		for range guesses {
-			if b := slots.At(pick(count)); c.s.claimable(b) == nil {
+			if b := slots.At(pick(count)); c.claimable(b) == nil {
 				return b, nil
 			}
 		}
@@ -160,7 +160,7 @@ func (c *claiming) choose() (ipam.Block, error) {
 	var free []ipam.Block
 	for i := range count {
 		b := slots.At(i)
-		if err := c.s.claimable(b); err == nil {
+		if err := c.claimable(b); err == nil {
 			free = append(free, b)
 		} else if errors.Is(reason, errTaken) {
 			reason = err // waiting for a block to settle says more
@@ -174,8 +174,8 @@ func (c *claiming) choose() (ipam.Block, error) {
 
 var errTaken = fmt.Errorf("%w: all are claimed", ipam.ErrExhausted)
 
-func (s *session) claimable(b ipam.Block) error {
-	path := s.path(b)
+func (c *claiming) claimable(b ipam.Block) error {
+	s, path := c.s, c.s.path(b)
 	_, listed := s.view.entries[path]
 	if listed || s.records.find(b) >= 0 || s.l.Config.Capacity(b) == 0 {
 		return errTaken

@@ -65,7 +65,7 @@ func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted
 			return false, err
 		}
 		if used { // the records were lost, and the leases were not
-			return false, c.s.regain(ctx, o)
+			return false, c.regain(ctx, o)
 		}
 		if _, again := c.s.view.Useless[path]; !again {
 			if err := c.s.challengeCopies(ctx); err != nil { // a copy of this machine may have claimed it
@@ -82,12 +82,12 @@ func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted
 }
 
 // regain makes the missing record of a block that is this host's.
-func (s *session) regain(ctx context.Context, o *owner) error {
-	r, err := s.intend(ctx, o.Block)
+func (c *reclaimer) regain(ctx context.Context, o *owner) error {
+	r, err := c.s.intend(ctx, o.Block)
 	if err != nil {
 		return err
 	}
-	return s.replace(ctx, r, r.found(o))
+	return c.s.replace(ctx, r, r.found(o))
 }
 
 // isUseless tells whether what a host has is of no use: its node is gone, and, unless an operator

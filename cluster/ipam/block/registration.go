@@ -44,6 +44,8 @@ type registration struct {
 	fence   int64
 	node    *node
 	path    string
+	// index is that of the entry. 0: there is none.
+	index uint64
 	// mayWait: an entry is not needed as long as the instance has not left its first boot.
 	mayWait bool
 	// mustRenew: the nonce is to be another one.
@@ -98,32 +100,29 @@ func (r *registration) register(ctx context.Context) error {
 func (r *registration) attempt(ctx context.Context) error {
 	entry, err := r.store.Get(ctx, r.path)
 	if errors.Is(err, ipam.ErrNotFound) {
+		r.index = 0
 		return r.missing(ctx)
 	}
 	if err != nil {
 		return err
 	}
+	r.index = entry.Index
 	content, err := ipam.DecodeNode(entry.Content)
 	r.place.isReset = content.Nonce != r.node.last()
 	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce) || entry.Index < r.node.Index)
 	switch {
 	case err == nil && r.node.Contested && !content.Contested: // the store was restored
-		return r.contest(ctx, entry.Index)
+		return r.contest(ctx)
 	case own && content.Contested:
 		return r.refuse(true)
 	case !own:
-		return r.object(ctx, content, entry.Index)
+		return r.object(ctx, content)
 	case r.node.Twin:
-		return r.insist(ctx, entry.Index)
+		return r.insist(ctx)
 	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "" && !r.isDue(content.Fence, r.node.Renewed):
-		return r.confirm(entry.Index)
+		return r.confirm()
 	}
-	return r.renew(r.update(ctx, entry.Index))
-}
-
-// update returns what replaces the entry that has an index.
-func (r *registration) update(ctx context.Context, index uint64) func(data []byte) (uint64, error) {
-	return func(data []byte) (uint64, error) { return r.store.Update(ctx, r.path, data, index) }
+	return r.renew(ctx)
 }
 
 // isDue tells whether the entry is to be written though it is this machine's: others are to hear again that it
@@ -151,37 +150,34 @@ func (r *registration) missing(ctx context.Context) error {
 		r.node.Registered = moment{} // another machine has time to say so from now on
 	case !r.machine.attends.Load() && (r.node.Registered.isZero() || !r.isDue(r.fence, r.node.Registered)):
 		r.enter()
-		return r.confirm(0)
+		return r.confirm()
 	}
-	return r.create(ctx)
+	return r.renew(ctx) // that is how the state of twins ends: an operator has removed the entry when there was one machine left
 }
 
-// create makes the missing entry. That is how the state of twins ends: an operator has removed
-// the entry when there was one machine left.
-func (r *registration) create(ctx context.Context) error {
-	return r.renew(func(data []byte) (uint64, error) { return r.store.Create(ctx, r.path, data) })
-}
-
-// renew writes a new nonce, which is on disk before, so that a late write is known.
-func (r *registration) renew(write func(data []byte) (uint64, error)) error {
-	index, err := r.write(write, ipam.NodeContent{})
-	if err != nil {
+func (r *registration) renew(ctx context.Context) error {
+	if err := r.write(ctx, ipam.NodeContent{}); err != nil {
 		return err
 	}
-	return r.confirm(index)
+	return r.confirm()
 }
 
-// write writes a new nonce, with what else the entry says.
-func (r *registration) write(write func(data []byte) (uint64, error), content ipam.NodeContent) (uint64, error) {
+// write writes a new nonce, with what else the entry says, in the place of what was read. The nonce is on disk before, so
+// that a late write is known.
+func (r *registration) write(ctx context.Context, content ipam.NodeContent) (err error) {
 	if err := r.remember(r.machine.random()); err != nil {
-		return 0, err
+		return err
 	}
 	content.Host, content.Nonce, content.Fence = r.host, r.node.last(), r.fence
-	index, err := write(ipam.Encode(content))
+	if r.index == 0 {
+		r.index, err = r.store.Create(ctx, r.path, ipam.Encode(content))
+	} else {
+		r.index, err = r.store.Update(ctx, r.path, ipam.Encode(content), r.index)
+	}
 	if err == nil {
 		r.node.Renewed, r.node.Fence = r.now, content.Fence
 	}
-	return index, err
+	return err
 }
 
 func (r *registration) enter() {
@@ -209,13 +205,13 @@ func (r *registration) save() error {
 func (r *registration) saveOfBoot() error { return writeJSON(r.machine.run, nodeFile, r.node) }
 
 // confirm records that this machine has its place, and since when in this boot.
-func (r *registration) confirm(index uint64) error {
+func (r *registration) confirm() error {
 	isKnown := !r.node.Registered.isZero() && !r.node.Twin
 	if r.node.Twin, r.node.Contested = false, false; r.node.Registered.isZero() {
 		r.node.Registered = r.now
 	}
-	if r.node.Seen = r.now; index > 0 {
-		r.node.Index = index
+	if r.node.Seen = r.now; r.index > 0 {
+		r.node.Index = r.index
 	}
 	if isKnown {
 		return r.saveOfBoot()
@@ -227,7 +223,7 @@ func (r *registration) confirm(index uint64) error {
 // comes now is refused. If this one has been there for long enough, and so lately that the blocks of
 // the other one are still closed, it insists. Two in one boot, which have the same blocks open, are both
 // refused.
-func (r *registration) object(ctx context.Context, other ipam.NodeContent, index uint64) error {
+func (r *registration) object(ctx context.Context, other ipam.NodeContent) error {
 	inPlace := r.node.Boot == r.host.Boot && !r.node.Registered.isZero()
 	switch {
 	case other.Contested:
@@ -235,18 +231,17 @@ func (r *registration) object(ctx context.Context, other ipam.NodeContent, index
 	case !inPlace:
 		return r.refuse(r.node.Contested)
 	case other.Host.Boot == r.host.Boot:
-		return r.contest(ctx, index)
+		return r.contest(ctx)
 	case other.Insists:
 		return r.refuse(r.node.Contested)
 	case r.now.within(settle, r.node.Registered) || !r.isInTime():
-		return r.contest(ctx, index)
+		return r.contest(ctx)
 	}
 	r.node.Twin = true // until it is known to have been in time
-	index, err := r.write(r.update(ctx, index), ipam.NodeContent{Insists: true})
-	if err != nil {
+	if err := r.write(ctx, ipam.NodeContent{Insists: true}); err != nil {
 		return err
 	}
-	return r.insist(ctx, index)
+	return r.insist(ctx)
 }
 
 // isInTime tells whether the store had this machine's nonce so lately that another machine, which
@@ -257,22 +252,22 @@ func (r *registration) isInTime() bool {
 }
 
 // insist ends what object began, once the store has the nonce of this machine again.
-func (r *registration) insist(ctx context.Context, index uint64) error {
+func (r *registration) insist(ctx context.Context) error {
 	switch {
 	case r.node.Registered.isZero():
 		return r.refuse(r.node.Contested)
 	case !r.isInTime():
-		return r.contest(ctx, index)
+		return r.contest(ctx)
 	}
 	r.machine.logger.Warn("another machine has taken this one's place in the store, and is refused: it is a copy of this one", "instance", r.host.Instance)
 	r.node.Copied = r.now
-	return r.confirm(index)
+	return r.confirm()
 }
 
 // contest tells the other machine that there are two, so that neither gives out addresses.
-func (r *registration) contest(ctx context.Context, index uint64) error {
+func (r *registration) contest(ctx context.Context) error {
 	r.node.Contested = true
-	if _, err := r.write(r.update(ctx, index), ipam.NodeContent{Contested: true}); err != nil {
+	if err := r.write(ctx, ipam.NodeContent{Contested: true}); err != nil {
 		r.node.Contested = !errors.Is(err, ipam.ErrConflict) // the other machine may have said why it stays
 		return err
 	}

@@ -68,9 +68,13 @@ func requireConsistent(t *testing.T, c *Config) {
 				}
 			}
 		}
-		for i := range min(c.ReservedCount(f), 3) {
-			if a := c.ReservedAt(f, i); c.Usable(a) || FamilyOf(a) != f {
+		seen := 0
+		for a := range c.ReservedOf(f) {
+			if c.Usable(a) || FamilyOf(a) != f {
 				t.Fatalf("the reserved %s is in blocks, too", a)
+			}
+			if seen++; seen == 3 {
+				break
 			}
 		}
 	}

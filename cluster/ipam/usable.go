@@ -147,29 +147,16 @@ func At(b Block, offset int) netip.Addr {
 	return numberOf(b.Addr()).plus(number{low: uint64(offset)}).addr(FamilyOf(b.Addr()))
 }
 
-// ReservedCount returns the number of addresses of a family in the reserved prefixes, also of
-// those that are never given out.
-func (c *Config) ReservedCount(f Family) int {
-	count := 0
-	for _, p := range c.Reserved {
-		if FamilyOf(p.Addr()) == f {
-			count += 1 << (p.Addr().BitLen() - p.Bits())
+// ReservedOf returns the addresses of a family in the reserved prefixes, also those that are never given
+// out. See IsReserved.
+func (c *Config) ReservedOf(f Family) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for _, p := range c.Reserved {
+			for a := p.Addr(); FamilyOf(a) == f && p.Contains(a); a = a.Next() {
+				if !yield(a) {
+					return
+				}
+			}
 		}
 	}
-	return count
-}
-
-// ReservedAt returns one of them, by a number below ReservedCount. See IsReserved.
-func (c *Config) ReservedAt(f Family, i int) netip.Addr {
-	for _, p := range c.Reserved {
-		if FamilyOf(p.Addr()) != f {
-			continue
-		}
-		size := 1 << (p.Addr().BitLen() - p.Bits())
-		if i < size {
-			return At(p, i)
-		}
-		i -= size
-	}
-	return netip.Addr{}
 }

@@ -20,7 +20,7 @@ import (
 func (l *Leases) Adopt(ctx context.Context, inUse func(b ipam.Block) (bool, error)) ([]ipam.Block, error) {
 	var adopted []ipam.Block
 	err := l.withSole(ctx, func(s *session) error {
-		if err := s.mismatch(s.records); err != nil {
+		if err := s.records.mismatch(s.l.Config); err != nil {
 			return err
 		}
 		if err := s.look(ctx); err != nil {
@@ -31,28 +31,35 @@ func (l *Leases) Adopt(ctx context.Context, inUse func(b ipam.Block) (bool, erro
 			return !exists || s.hasRecord(path)
 		})
 		err := s.others(ctx, func(path string, o *owner) error {
-			taken, err := s.adopt(ctx, path, o, inUse)
+			taken, err := (&adoption{s, inUse}).adopt(ctx, path, o)
 			if taken {
 				adopted = append(adopted, o.Block)
 			}
 			return err
 		})
-		return errors.Join(err, s.writeView())
+		return errors.Join(err, s.view.write())
 	})
 	return adopted, err
 }
 
 // Adopting tells whether Adopt has found a block unused once, and settle after that may take it.
 func (l *Leases) Adopting() (bool, error) {
-	v, err := l.readView(moment{})
+	v, err := readView(l.ledger.dir, moment{})
 	return err == nil && len(v.Unused) > 0, err
 }
 
-func (s *session) adopt(ctx context.Context, path string, o *owner, inUse func(b ipam.Block) (bool, error)) (bool, error) {
-	if o.Host.Instance == s.host.Instance || o.Host.NodeID == "" || o.Host.NodeID != s.host.NodeID {
+// adoption takes blocks that no network namespace uses.
+type adoption struct {
+	s     *session
+	inUse func(b ipam.Block) (bool, error)
+}
+
+func (a *adoption) adopt(ctx context.Context, path string, o *owner) (bool, error) {
+	s := a.s
+	if o.ours || o.Host.NodeID == "" || o.Host.NodeID != s.host.NodeID {
 		return false, nil // it was not this node
 	}
-	used, err := inUse(o.Block)
+	used, err := a.inUse(o.Block)
 	if err != nil {
 		return false, err
 	}
@@ -62,25 +69,25 @@ func (s *session) adopt(ctx context.Context, path string, o *owner, inUse func(b
 	case used:
 		return false, nil
 	case !again:
-		return false, s.challenge(ctx, o.Host)
+		return false, challenge(ctx, s.store, s.host, o.Host)
 	case !ripe:
 		return false, nil
 	}
 	delete(s.view.Unused, path)
-	if alive, err := s.answered(ctx, o.Host.Instance); err != nil || alive {
+	if alive, err := answered(ctx, s.store, s.host, o.Host.Instance); err != nil || alive {
 		return false, err
 	}
-	return s.take(ctx, path, o)
+	return a.take(ctx, path, o)
 }
 
 // challenge asks an instance to say that it is alive, which it does when it verifies.
-func (s *session) challenge(ctx context.Context, h ipam.Host) error {
+func challenge(ctx context.Context, store ipam.Store, self, h ipam.Host) error {
 	path, content := ipam.NodePath(h.Instance), ipam.NodeContent{Host: h}
-	entry, err := s.store.Get(ctx, path)
+	entry, err := store.Get(ctx, path)
 	switch {
 	case errors.Is(err, ipam.ErrNotFound):
-		content.Challenger = s.host.Instance
-		_, err = s.store.Create(ctx, path, ipam.Encode(content))
+		content.Challenger = self.Instance
+		_, err = store.Create(ctx, path, ipam.Encode(content))
 		return err
 	case err != nil:
 		return err
@@ -88,18 +95,17 @@ func (s *session) challenge(ctx context.Context, h ipam.Host) error {
 	if content, err = ipam.DecodeNode(entry.Content); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if content.Challenger == s.host.Instance {
+	if content.Challenger == self.Instance {
 		return nil
 	}
-	content.Challenger = s.host.Instance
-	_, err = s.store.Update(ctx, path, ipam.Encode(content), entry.Index)
+	content.Challenger = self.Instance
+	_, err = store.Update(ctx, path, ipam.Encode(content), entry.Index)
 	return err
 }
 
-// answered tells whether an instance has said that it is alive since it was challenged.
-func (s *session) answered(ctx context.Context, instance string) (bool, error) {
-	path := ipam.NodePath(instance)
-	entry, err := s.store.Get(ctx, path)
+// answered tells whether an instance has said that it is alive since this one challenged it.
+func answered(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error) {
+	entry, err := store.Get(ctx, ipam.NodePath(instance))
 	if errors.Is(err, ipam.ErrNotFound) {
 		return true, nil // the challenge was lost with a snapshot
 	}
@@ -107,10 +113,11 @@ func (s *session) answered(ctx context.Context, instance string) (bool, error) {
 		return false, err
 	}
 	content, err := ipam.DecodeNode(entry.Content)
-	return err != nil || content.Challenger != s.host.Instance, nil
+	return err != nil || content.Challenger != self.Instance, nil
 }
 
-func (s *session) take(ctx context.Context, path string, o *owner) (bool, error) {
+func (a *adoption) take(ctx context.Context, path string, o *owner) (bool, error) {
+	s := a.s
 	r, err := s.intend(ctx, o.Block)
 	if err != nil {
 		return false, err

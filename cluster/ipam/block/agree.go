@@ -28,11 +28,11 @@ func (s *session) agree(ctx context.Context) (err error) {
 }
 
 func (s *session) tryAgree(ctx context.Context) error {
-	path, own := ipam.PoolPath(s.Config.Pool), s.Config.Content()
-	stored, index, err := s.stored(ctx, path)
+	path, own := ipam.PoolPath(s.l.Config.Pool), s.l.Config.Content()
+	stored, index, err := s.stored(ctx)
 	switch {
 	case errors.Is(err, ipam.ErrNotFound):
-		if err := s.mismatch(s.records); err != nil {
+		if err := s.records.mismatch(s.l.Config); err != nil {
 			return err // what this host has belongs to the configuration on record
 		}
 		_, err = s.store.Create(ctx, path, ipam.Encode(own))
@@ -41,7 +41,7 @@ func (s *session) tryAgree(ctx context.Context) error {
 	case own.Extends(stored):
 		_, err = s.store.Update(ctx, path, ipam.Encode(own), index)
 	default:
-		return errors.Join(s.record(ctx, stored), s.differs(stored))
+		return errors.Join(s.record(ctx, stored), differs(s.l.Config, stored))
 	}
 	if err != nil {
 		return err
@@ -49,12 +49,26 @@ func (s *session) tryAgree(ctx context.Context) error {
 	return s.record(ctx, own)
 }
 
-func (s *session) stored(ctx context.Context, path string) (ipam.PoolContent, uint64, error) {
+// agrees returns an error if agree would find another configuration in the store.
+func (s *session) agrees(ctx context.Context) error {
+	own := s.l.Config.Content()
+	stored, _, err := s.stored(ctx)
+	switch {
+	case errors.Is(err, ipam.ErrNotFound):
+		return s.records.mismatch(s.l.Config)
+	case err != nil || stored.Hash() == own.Hash() || own.Extends(stored):
+		return err
+	}
+	return differs(s.l.Config, stored)
+}
+
+func (s *session) stored(ctx context.Context) (ipam.PoolContent, uint64, error) {
+	path := ipam.PoolPath(s.l.Config.Pool)
 	entry, err := s.store.Get(ctx, path)
 	if err != nil {
 		return ipam.PoolContent{}, 0, err
 	}
-	stored, err := ipam.DecodePool(entry.Content, s.Config.Pool)
+	stored, err := ipam.DecodePool(entry.Content, s.l.Config.Pool)
 	if err != nil {
 		return ipam.PoolContent{}, 0, fmt.Errorf("%s: %w", path, err)
 	}
@@ -72,23 +86,23 @@ func (s *session) record(ctx context.Context, stored ipam.PoolContent) error {
 // mismatch returns an error for a configuration by which the blocks on record must not be used.
 // One with fewer ranges is right as long as it has all of these blocks: ranges are appended on
 // one host after the other.
-func (l *Leases) mismatch(r *records) error {
-	own := l.Config.Content()
+func (r *records) mismatch(config *ipam.Config) error {
+	own := config.Content()
 	if r.Agreed == nil || r.Agreed.Hash() == own.Hash() || own.Extends(*r.Agreed) {
 		return nil
 	}
 	isForeign := func(r Record) bool {
-		_, ok := l.Config.Slots(ipam.FamilyOf(r.Block.Addr())).Index(r.Block)
+		_, ok := config.Slots(ipam.FamilyOf(r.Block.Addr())).Index(r.Block)
 		return !ok
 	}
 	if r.Agreed.Extends(own) && !slices.ContainsFunc(r.Blocks, isForeign) {
 		return nil
 	}
-	return l.differs(*r.Agreed)
+	return differs(config, *r.Agreed)
 }
 
 // differs is the error of a configuration that is not that of the other hosts.
-func (l *Leases) differs(others ipam.PoolContent) error {
+func differs(config *ipam.Config, others ipam.PoolContent) error {
 	return fmt.Errorf("%w: pool %s: this host has %s, and the store %s; ranges may be appended, for other changes see \"Change a pool\" in docs/ipam.md",
-		ipam.ErrMismatch, l.Config.Pool, l.Config.Content(), others)
+		ipam.ErrMismatch, config.Pool, config.Content(), others)
 }

@@ -32,10 +32,26 @@ func (l *Leases) Claim(ctx context.Context, family ipam.Family, known []ipam.Blo
 			claimed = b
 			return nil
 		}
-		claimed, err = s.claim(ctx, family)
+		claimed, err = (&claiming{s, family}).claim(ctx)
 		return err
 	})
 	return claimed, err
+}
+
+// Claimable returns why Claim would fail now. Nil: there is a free block. It only reads from
+// the store.
+func (l *Leases) Claimable(ctx context.Context, family ipam.Family) error {
+	return l.withReader(ctx, func(s *session) error {
+		c := &claiming{s, family}
+		if err := errors.Join(s.agrees(ctx), c.withinLimit()); err != nil {
+			return err
+		}
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+		_, err := c.choose()
+		return err
+	})
 }
 
 // beside returns an open block of a family that is not among those that are known.
@@ -48,21 +64,28 @@ func (r *records) beside(known []ipam.Block, family ipam.Family, boot string) ip
 	return ipam.Block{}
 }
 
-func (s *session) claim(ctx context.Context, family ipam.Family) (ipam.Block, error) {
+// claiming is a claim of one more block of a family.
+type claiming struct {
+	s      *session
+	family ipam.Family
+}
+
+func (c *claiming) claim(ctx context.Context) (ipam.Block, error) {
+	s := c.s
 	if err := s.agree(ctx); err != nil {
 		return ipam.Block{}, err
 	}
 	if err := s.look(ctx); err != nil {
 		return ipam.Block{}, err
 	}
-	if b, err := s.resolveClaims(ctx, family); err != nil || b.IsValid() {
+	if b, err := c.resolve(ctx); err != nil || b.IsValid() {
 		return b, err
 	}
-	if err := s.withinLimit(family); err != nil {
+	if err := c.withinLimit(); err != nil {
 		return ipam.Block{}, err
 	}
 	for range claimAttempts {
-		b, err := s.choose(family)
+		b, err := c.choose()
 		if err != nil {
 			return ipam.Block{}, err
 		}
@@ -81,39 +104,28 @@ func (s *session) claim(ctx context.Context, family ipam.Family) (ipam.Block, er
 	return ipam.Block{}, fmt.Errorf("%w: %d blocks were claimed by other hosts first", ipam.ErrExhausted, claimAttempts)
 }
 
-// withinLimit returns an error if the host may have no more blocks of a family.
-func (s *session) withinLimit(family ipam.Family) error {
-	n := 0
-	for _, r := range s.records.Blocks {
-		if r.State != Lost && ipam.FamilyOf(r.Block.Addr()) == family {
+// withinLimit returns an error if the host may have no more blocks of the family.
+func (c *claiming) withinLimit() error {
+	n, config := 0, c.s.l.Config
+	for _, r := range c.s.records.Blocks {
+		if r.State != Lost && ipam.FamilyOf(r.Block.Addr()) == c.family {
 			n++
 		}
 	}
-	if n < s.Config.MaxBlocks {
+	if n < config.MaxBlocks {
 		return nil
 	}
-	return fmt.Errorf("%w: pool %s: this host has %d blocks of IPv%d, and maxBlocks is %d", ipam.ErrExhausted, s.Config.Pool, n, family, s.Config.MaxBlocks)
+	return fmt.Errorf("%w: pool %s: this host has %d blocks of IPv%d, and maxBlocks is %d", ipam.ErrExhausted, config.Pool, n, c.family, config.MaxBlocks)
 }
 
-func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
-	r := s.reached(Record{Block: b, State: Claiming, Claim: s.random(), NodeID: s.host.NodeID, Since: s.now.Time, Boot: s.host.Boot})
-	return r, s.edit(ctx, func(all *records) error {
-		if all.find(b) >= 0 {
-			return fmt.Errorf("%s: %w", b, errChanged)
-		}
-		all.Blocks = append(all.Blocks, r)
-		return nil
-	})
-}
-
-// resolveClaims finishes the claims of a family whose outcome is not known, and returns a block
-// that turns out to be held.
-func (s *session) resolveClaims(ctx context.Context, family ipam.Family) (ipam.Block, error) {
-	for _, r := range slices.Clone(s.records.Blocks) {
-		if r.State != Claiming || ipam.FamilyOf(r.Block.Addr()) != family {
+// resolve finishes the claims of the family whose outcome is not known, and returns a block that
+// turns out to be held.
+func (c *claiming) resolve(ctx context.Context) (ipam.Block, error) {
+	for _, r := range slices.Clone(c.s.records.Blocks) {
+		if r.State != Claiming || ipam.FamilyOf(r.Block.Addr()) != c.family {
 			continue
 		}
-		held, err := s.resolveClaim(ctx, r)
+		held, err := c.s.resolveClaim(ctx, r)
 		if errors.Is(err, ipam.ErrExhausted) {
 			continue // it has to settle: another one is taken
 		}
@@ -124,10 +136,74 @@ func (s *session) resolveClaims(ctx context.Context, family ipam.Family) (ipam.B
 	return ipam.Block{}, nil
 }
 
+// choose returns a free slot: the one that the instance has first, so that hosts that start at
+// once do not collide, or a random one.
+func (c *claiming) choose() (ipam.Block, error) {
+	slots, pick := c.s.l.Config.Slots(c.family), c.s.l.pick
+	count := slots.Count()
+	if count == 0 {
+		return ipam.Block{}, fmt.Errorf("%w: pool %s has no range of IPv%d", ipam.ErrInvalid, c.s.l.Config.Pool, c.family)
+	}
+	first := slots.At(firstSlot(c.s.host.Instance) % count)
+	reason := c.claimable(first)
+	if reason == nil {
+		return first, nil
+	}
+	if count > fewSlots {
+		for range guesses {
+			if b := slots.At(pick(count)); c.claimable(b) == nil {
+				return b, nil
+			}
+		}
+		return ipam.Block{}, reason
+	}
+	var free []ipam.Block
+	for i := range count {
+		b := slots.At(i)
+		if err := c.claimable(b); err == nil {
+			free = append(free, b)
+		} else if errors.Is(reason, errTaken) {
+			reason = err // waiting for a block to settle says more
+		}
+	}
+	if len(free) == 0 {
+		return ipam.Block{}, fmt.Errorf("pool %s: none of %d blocks of IPv%d: %w", c.s.l.Config.Pool, count, c.family, reason)
+	}
+	return free[pick(uint64(len(free)))], nil
+}
+
+var errTaken = fmt.Errorf("%w: all are claimed", ipam.ErrExhausted)
+
+func (c *claiming) claimable(b ipam.Block) error {
+	s, path := c.s, c.s.path(b)
+	_, listed := s.view.entries[path]
+	if listed || s.records.find(b) >= 0 || s.l.Config.Capacity(b) == 0 {
+		return errTaken
+	}
+	return s.view.free(s.now, path, settle)
+}
+
+func firstSlot(instance string) uint64 {
+	sum := sha256.Sum256([]byte(instance))
+	return binary.BigEndian.Uint64(sum[:8])
+}
+
+// intend records that a block is about to be requested.
+func (s *session) intend(ctx context.Context, b ipam.Block) (Record, error) {
+	r := s.reached(Record{Block: b, State: Claiming, Claim: s.l.machine.random(), NodeID: s.host.NodeID, Since: s.now.Time, Boot: s.host.Boot})
+	return r, s.edit(ctx, func(all *records) error {
+		if all.find(b) >= 0 {
+			return fmt.Errorf("%s: %w", b, errChanged)
+		}
+		all.Blocks = append(all.Blocks, r)
+		return nil
+	})
+}
+
 // resolveClaim requests a block until it is known whose it is. False: another's.
 func (s *session) resolveClaim(ctx context.Context, r Record) (held bool, err error) {
 	path := s.path(r.Block)
-	if err := s.free(path, settle); err != nil {
+	if err := s.view.free(s.now, path, settle); err != nil {
 		return s.findClaim(ctx, r, err)
 	}
 	if _, listed := s.view.entries[path]; listed { // the answer to an earlier request was lost
@@ -153,18 +229,15 @@ func (s *session) findClaim(ctx context.Context, r Record, missing error) (held 
 		return false, fmt.Errorf("claim block %s: %w", r.Block, err)
 	case o == nil:
 		return false, missing
-	case s.owns(o) && s.isNew && !s.knows(s.path(r.Block), o.ClaimID):
+	case o.ours && s.place.isNew && !o.isKnown:
 		return false, fmt.Errorf("%w: block %s may be that of a copy of this machine: it is taken %s after this machine was registered", ipam.ErrExhausted, r.Block, settle)
-	case s.owns(o) && s.mayBeOurs(r.Block, o):
+	case o.ours && o.mayBeOurs:
 		if err := s.replace(ctx, r, r.found(o)); err != nil {
 			return false, err
 		}
 		return true, s.announce(ctx)
 	}
 	s.view.note(s.path(r.Block), o.index)
-	if err := s.remember(r); err != nil {
-		return false, err
-	}
 	return false, s.drop(ctx, r)
 }
 
@@ -191,60 +264,4 @@ func (r Record) found(o *owner) Record {
 	}
 	r.NodeID, r.Endpoint = o.Host.NodeID, o.Endpoint
 	return r.as(Held, o.ClaimID, o.index)
-}
-
-// choose returns a free slot: the one that the instance has first, so that hosts that start at
-// once do not collide, or a random one.
-func (s *session) choose(family ipam.Family) (ipam.Block, error) {
-	slots := s.Config.Slots(family)
-	count := slots.Count()
-	if count == 0 {
-		return ipam.Block{}, fmt.Errorf("%w: pool %s has no range of IPv%d", ipam.ErrInvalid, s.Config.Pool, family)
-	}
-	first := slots.At(firstSlot(s.host.Instance) % count)
-	reason := s.claimable(first)
-	if reason == nil {
-		return first, nil
-	}
-	if count > fewSlots {
-		return s.guess(slots, reason)
-	}
-	var free []ipam.Block
-	for i := range count {
-		b := slots.At(i)
-		if err := s.claimable(b); err == nil {
-			free = append(free, b)
-		} else if errors.Is(reason, errTaken) {
-			reason = err // waiting for a block to settle says more
-		}
-	}
-	if len(free) == 0 {
-		return ipam.Block{}, fmt.Errorf("pool %s: none of %d blocks of IPv%d: %w", s.Config.Pool, count, family, reason)
-	}
-	return free[s.pick(uint64(len(free)))], nil
-}
-
-func (s *session) guess(slots ipam.Slots, reason error) (ipam.Block, error) {
-	for range guesses {
-		if b := slots.At(s.pick(slots.Count())); s.claimable(b) == nil {
-			return b, nil
-		}
-	}
-	return ipam.Block{}, reason
-}
-
-var errTaken = fmt.Errorf("%w: all are claimed", ipam.ErrExhausted)
-
-func (s *session) claimable(b ipam.Block) error {
-	path := s.path(b)
-	_, listed := s.view.entries[path]
-	if listed || s.records.find(b) >= 0 || s.Config.Capacity(b) == 0 {
-		return errTaken
-	}
-	return s.free(path, settle)
-}
-
-func firstSlot(instance string) uint64 {
-	sum := sha256.Sum256([]byte(instance))
-	return binary.BigEndian.Uint64(sum[:8])
 }

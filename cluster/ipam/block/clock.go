@@ -37,8 +37,8 @@ type moment struct {
 
 func (m moment) isZero() bool { return m.Time.IsZero() }
 
-func (l *Leases) moment(boot string) moment {
-	return moment{Time: l.clock.now().UTC(), Uptime: int64(l.clock.uptime()), Boot: boot}
+func (m *machine) moment(boot string) moment {
+	return moment{Time: m.clock.now().UTC(), Uptime: int64(m.clock.uptime()), Boot: boot}
 }
 
 // since returns how long ago an earlier moment was. Of another boot, it is false if the clock

@@ -25,7 +25,7 @@ type disk interface {
 
 type directory struct {
 	path, lockName string
-	// volatile: the directory is gone after a boot, and may be missing.
+	// volatile: the directory is gone after a boot.
 	volatile bool
 }
 
@@ -40,10 +40,8 @@ func (d *directory) read(name string) ([]byte, error) {
 }
 
 func (d *directory) write(name string, data []byte) error {
-	if d.volatile {
-		if err := os.MkdirAll(d.path, 0o700); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return err
 	}
 	return files.Replace(d.pathOf(name), data, files.Options{Durable: !d.volatile})
 }

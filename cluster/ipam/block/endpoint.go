@@ -35,16 +35,16 @@ func (l *Leases) SetEndpoint(ctx context.Context, e ipam.Endpoint) error {
 	if err != nil {
 		return err
 	}
-	recorded, err := l.readEndpoint(instance)
+	recorded, err := readEndpoint(l.ledger.dir, instance)
 	if err != nil {
 		l.Logger.Warn("the endpoint of this host is recorded again", "error", err)
 	}
 	if recorded == nil || *recorded != e {
-		if err := l.writeEndpoint(ctx, endpoint{endpointVersion, instance, e}); err != nil {
+		if err := writeEndpoint(ctx, l.ledger.dir, endpoint{endpointVersion, instance, e}); err != nil {
 			return err
 		}
 	}
-	r, err := l.readRecords(instance)
+	r, err := l.ledger.read(instance)
 	isElsewhere := func(r Record) bool { return r.State == Held && r.Endpoint != e }
 	if err != nil || !slices.ContainsFunc(r.Blocks, isElsewhere) {
 		return err
@@ -54,22 +54,22 @@ func (l *Leases) SetEndpoint(ctx context.Context, e ipam.Endpoint) error {
 
 // IsReached tells whether it is on record where this host is reached.
 func (l *Leases) IsReached() (bool, error) {
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil {
 		return false, err
 	}
-	e, err := l.readEndpoint(self.Instance)
+	e, err := readEndpoint(l.ledger.dir, self.Instance)
 	return e != nil && *e != ipam.Endpoint{}, err
 }
 
 // instance returns that of this host. The first connection makes it, even if there is no store.
 func (l *Leases) instance() (string, error) {
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil || self.Instance != "" {
 		return self.Instance, err
 	}
 	_, _, unconnected := l.Connect()
-	if self, err = l.self(); err == nil && self.Instance == "" {
+	if self, err = l.machine.self(); err == nil && self.Instance == "" {
 		err = unconnected
 	}
 	return self.Instance, err
@@ -77,19 +77,19 @@ func (l *Leases) instance() (string, error) {
 
 // writeEndpoint waits for processes that use the store, so that what they claimed with the old
 // endpoint is on record.
-func (l *Leases) writeEndpoint(ctx context.Context, e endpoint) error {
-	unlock, err := l.pool.lock(ctx)
+func writeEndpoint(ctx context.Context, dir disk, e endpoint) error {
+	unlock, err := dir.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return writeJSON(l.pool, endpointFile, e)
+	return writeJSON(dir, endpointFile, e)
 }
 
 // readEndpoint returns where this host is reached. Nil: it is not known.
-func (l *Leases) readEndpoint(instance string) (*ipam.Endpoint, error) {
+func readEndpoint(dir disk, instance string) (*ipam.Endpoint, error) {
 	var e *endpoint
-	err := readJSON(l.pool, endpointFile, endpointVersion, &e)
+	err := readJSON(dir, endpointFile, endpointVersion, &e)
 	switch {
 	case err != nil:
 	case e == nil, e.Instance != instance && e.Version == endpointVersion:
@@ -100,18 +100,9 @@ func (l *Leases) readEndpoint(instance string) (*ipam.Endpoint, error) {
 		err = e.Endpoint.Validate()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: blocks are claimed without an endpoint, and other hosts do not reach them; start the agent, which writes the file", l.pool.pathOf(endpointFile), err)
+		return nil, fmt.Errorf("%s: %w: blocks are claimed without an endpoint, and other hosts do not reach them; start the agent, which writes the file", dir.pathOf(endpointFile), err)
 	}
 	return &e.Endpoint, nil
-}
-
-// loadEndpoint reads where this host is reached. A file that cannot be used stops nothing but
-// that others are told.
-func (s *session) loadEndpoint() {
-	var err error
-	if s.endpoint, err = s.readEndpoint(s.host.Instance); err != nil {
-		s.Logger.Warn("the endpoint of this host is not known", "error", err)
-	}
 }
 
 // reached returns the record of a block that is claimed now.
@@ -133,24 +124,20 @@ func (s *session) reached(r Record) Record {
 func (s *session) announce(ctx context.Context) error {
 	var errs []error
 	for _, r := range slices.Clone(s.records.Blocks) {
-		if now := s.written(r); r.State == Held && now != r && (s.unopposed || r.isOpen(s.host.Boot)) {
+		now := s.reached(r)
+		now.NodeID, now.Boot = s.host.NodeID, s.host.Boot
+		if r.State == Held && now != r && (s.place.unopposed || r.isOpen(s.host.Boot)) {
 			errs = append(errs, s.announceBlock(ctx, r, now))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// written returns the record of a block whose entry this machine writes now.
-func (s *session) written(r Record) Record {
-	r.NodeID, r.Boot = s.host.NodeID, s.host.Boot
-	return s.reached(r)
-}
-
 // announceBlock reads the entry first: in a store that was restored, another's may have its index.
 func (s *session) announceBlock(ctx context.Context, was, now Record) error {
 	path := s.path(was.Block)
 	o, err := s.owner(ctx, path)
-	if s.owns(o) && o.index == was.Index {
+	if o.isOurs() && o.index == was.Index {
 		if now.Index, err = s.store.Update(ctx, path, s.content(now), o.index); err == nil {
 			return s.replace(ctx, was, now)
 		}
@@ -158,7 +145,7 @@ func (s *session) announceBlock(ctx context.Context, was, now Record) error {
 	} else if err == nil {
 		err = ipam.ErrConflict
 	}
-	if s.owns(o) && o.Endpoint == now.Endpoint {
+	if o.isOurs() && o.Endpoint == now.Endpoint {
 		return s.keep(ctx, was, was.found(o))
 	}
 	return fmt.Errorf("block %s: write the endpoint of this host: %w", was.Block, err)

@@ -24,20 +24,20 @@ func TestFormats(t *testing.T) {
 	h := w.hosts[0]
 	for version := range nodeVersion + 1 {
 		h.files[nodeFile] = golden(t, nodeFile, version)
-		n, err := h.agent.readNode("00000000000000000000000000000001")
+		n, err := h.agent.machine.read("00000000000000000000000000000001")
 		if err != nil || n.last() != "nonce1" || !n.Contested || n.Index != 7 {
 			t.Errorf("version %d: %+v, %v", version, n, err)
 		}
 	}
 	for version := range viewVersion + 1 {
 		h.files[viewFile] = golden(t, viewFile, version)
-		if v, err := h.agent.readView(moment{Boot: "boot1"}); err != nil || v.Index != 9 || len(v.Past) != 1 || v.Useless["ipam/p/b/10-0-0-8-30"].Index != 8 {
+		if v, err := readView(h.agent.ledger.dir, moment{Boot: "boot1"}); err != nil || v.Index != 9 || len(v.Past) != 1 || v.Useless["ipam/p/b/10-0-0-8-30"].Index != 8 {
 			t.Errorf("view, version %d: %+v, %v", version, v, err)
 		}
 	}
 	for version := range presentVersion + 1 {
 		h.present[presentFile] = golden(t, presentFile, version)
-		if is, err := h.agent.isPresent(&records{Boot: "boot1", Generation: "g"}); err != nil || !is {
+		if is, err := h.agent.ledger.isPresent(&records{Boot: "boot1", Generation: "g"}); err != nil || !is {
 			t.Errorf("present, version %d: %v, %v", version, is, err)
 		}
 	}
@@ -67,10 +67,10 @@ func TestLaterFormats(t *testing.T) {
 			at, name = h.present, nodeFile
 		}
 		at[name] = fmt.Appendf(nil, `{"version":%d,"index":{},"boot":[]}`, latest+1)
-		_, errView := h.agent.readView(moment{})
-		_, errRecords := h.agent.readRecords(h.self.Instance)
-		_, errNode := h.agent.readNode(h.self.Instance)
-		_, errEndpoint := h.agent.readEndpoint(h.self.Instance)
+		_, errView := readView(h.agent.ledger.dir, moment{})
+		_, errRecords := h.agent.ledger.read(h.self.Instance)
+		_, errNode := h.agent.machine.read(h.self.Instance)
+		_, errEndpoint := readEndpoint(h.agent.ledger.dir, h.self.Instance)
 		err := errors.Join(errView, errRecords, errNode, errEndpoint)
 		for _, part := range []string{name, fmt.Sprintf("version is %d, want at most %d", latest+1, latest), "a later release"} {
 			if err == nil || !strings.Contains(err.Error(), part) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/cluster/hostid"
 	"github.com/allocnet/allocnet/cluster/ipam"
@@ -151,5 +152,34 @@ func TestCopyReclaims(t *testing.T) {
 	}
 	if _, err := claim(t, c.Leases, ipam.IPv4); err != nil {
 		t.Errorf("the copy claims a free block: %v", err)
+	}
+}
+
+// TestGuardKeepsFence: what asks on behalf of reserved addresses leaves the entry as it is, which says for how long the
+// host may give out addresses.
+func TestGuardKeepsFence(t *testing.T) {
+	store := &storetest.Fake{}
+	m := newMachine(t, store, nil, "")
+	m.Fence = func() (time.Duration, error) { return 48 * time.Hour, nil }
+	if _, err := m.Identify(t.Context(), store, m.id.Host); err != nil { // the entry is made
+		t.Fatal(err)
+	}
+	if err := m.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	path := ipam.NodePath(m.id.Instance)
+	before, err := store.Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Identify(t.Context(), store, m.id.Host); err != nil {
+		t.Fatal(err)
+	}
+	after, err := store.Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := ipam.DecodeNode(after.Content); err != nil || content.Fence != int64(48*time.Hour) || after.Index != before.Index {
+		t.Errorf("the entry with the index %d has become %d, %s, %v", before.Index, after.Index, after.Content, err)
 	}
 }

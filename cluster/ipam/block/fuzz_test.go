@@ -54,8 +54,8 @@ var fuzzEndpoint = ipam.Endpoint{Address: netip.MustParseAddr("192.0.2.1"), MAC:
 // leasesOf are those of a host with files in memory.
 func leasesOf(store ipam.Store, host ipam.Host, files memory) *Leases {
 	l := New(Options{Config: poolConfigs[0], Addresses: unused{}, Connect: func() (ipam.Store, ipam.Host, error) { return store, host, nil }})
-	l.pool, l.node = files, files
-	l.self = func() (hostid.Identity, error) { return hostid.Identity{Host: host, Born: true}, nil }
+	l.ledger.dir, l.machine.dir = files, files
+	l.machine.self = func() (hostid.Identity, error) { return hostid.Identity{Host: host, Born: true}, nil }
 	return l
 }
 
@@ -109,7 +109,7 @@ func requireRefused(t *testing.T, l *Leases, err error, before memory) {
 		t.Error("claimed a block, with files that cannot be used")
 	}
 	for _, name := range []string{recordsFile, nodeFile} {
-		if got, _ := l.pool.read(name); string(got) != before[name] {
+		if got, _ := l.ledger.dir.read(name); string(got) != before[name] {
 			t.Errorf("%s became %s", name, got)
 		}
 	}

@@ -14,27 +14,27 @@ import (
 
 // Identify is that of reserved.Guard: it fails with ipam.ErrTwin. The instance is in the store then.
 func (l *Leases) Identify(ctx context.Context, store ipam.Store, host ipam.Host) (isNew bool, err error) {
-	s := &session{Leases: l, store: store, host: host, now: l.moment(host.Boot)}
-	err = s.registerAs(ctx, &registration{})
-	return s.isNew, err
+	s := l.session(store, host)
+	err = s.register(ctx, registration{})
+	return s.place.isNew, err
 }
 
 // Wrote is that of reserved.Guard.
 func (l *Leases) Wrote(ctx context.Context, store ipam.Store, self, by ipam.Host) (bool, error) {
-	s := &session{Leases: l, store: store, host: self, now: l.moment(self.Boot)}
-	if err := s.registerAs(ctx, &registration{}); err != nil {
+	s := l.session(store, self)
+	if err := s.register(ctx, registration{}); err != nil {
 		return false, err
 	}
-	return !s.copied || s.isOurBoot(by.Boot), nil
+	return !s.place.copied || s.place.isOurBoot(self, by.Boot), nil
 }
 
 // Agree is that of reserved.Guard: it makes this host's configuration of the pool that of all hosts if there is none.
 func (l *Leases) Agree(ctx context.Context, store ipam.Store) error {
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil {
 		return err
 	}
-	s := &session{Leases: l, store: store, host: self.Host, now: l.moment(self.Boot)}
+	s := l.session(store, self.Host)
 	if err := s.load(ctx); err != nil {
 		return err
 	}
@@ -43,12 +43,12 @@ func (l *Leases) Agree(ctx context.Context, store ipam.Store) error {
 
 // Silent is that of reserved.Guard. How long a host has not written its entry below nodes/, the uptime of this one tells.
 func (l *Leases) Silent(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error) {
-	s := &session{Leases: l, store: store, host: self, now: l.moment(self.Boot)}
+	s := l.session(store, self)
 	if err := s.load(ctx); err != nil {
 		return false, err
 	}
 	silent, err := s.isSilent(ctx, instance)
-	return silent, errors.Join(err, s.writeView())
+	return silent, errors.Join(err, s.view.write())
 }
 
 // isSilent notes the index of a host's entry, and tells whether it is the same for long enough. A
@@ -69,11 +69,10 @@ func (s *session) isSilent(ctx context.Context, instance string) (bool, error) {
 }
 
 // Answers is that of reserved.Guard: yes if the instance was not asked yet.
-func (l *Leases) Answers(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error) {
-	s := &session{Leases: l, store: store, host: self}
-	answers, err := s.answered(ctx, instance)
+func (*Leases) Answers(ctx context.Context, store ipam.Store, self ipam.Host, instance string) (bool, error) {
+	answers, err := answered(ctx, store, self, instance)
 	if err != nil || !answers {
 		return false, err
 	}
-	return true, s.challenge(ctx, ipam.Host{Instance: instance, NodeID: self.NodeID, NodeName: self.NodeName})
+	return true, challenge(ctx, store, self, ipam.Host{Instance: instance, NodeID: self.NodeID, NodeName: self.NodeName})
 }

@@ -73,19 +73,12 @@ type Options struct {
 // and by several processes.
 type Leases struct {
 	Options
-	clock clock
-	// random returns 128 random bits as hexadecimal digits, and pick a number below n.
-	random func() string
-	pick   func(n uint64) uint64
-	// pool and node are the directories of the pool, and of what is common to all pools; run and
-	// runNode are the same of what a boot ends.
-	pool, node, run, runNode disk
-	// attends: this process verifies all the time.
-	attends atomic.Bool
+	machine *machine
+	ledger  ledger
+	// pick returns a random number below n.
+	pick func(n uint64) uint64
 	// trusted: the store has answered all the time since all entries were read.
 	trusted atomic.Bool
-	// self reads who this host is from files, without what Nomad knows.
-	self func() (hostid.Identity, error)
 }
 
 // New returns the leases of a pool. It reads nothing.
@@ -93,12 +86,16 @@ func New(o Options) *Leases {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	dir := filepath.Join(o.Config.StateDir, "ipam")
 	run := filepath.Join(o.Config.RunDir, "ipam")
-	return &Leases{Options: o, clock: kernelClock{}, random: randomID, pick: mathrand.N[uint64],
-		pool: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
-		node: &directory{path: dir, lockName: "node.lock"},
-		run:  &directory{path: filepath.Join(run, "pools", o.Config.Pool), volatile: true}, runNode: &directory{path: run, volatile: true},
+	m := &machine{
+		clock: kernelClock{}, random: randomID, logger: o.Logger,
+		dir: &directory{path: dir, lockName: "node.lock"}, run: &directory{path: run, volatile: true},
 		self: func() (hostid.Identity, error) { return hostid.Read(dir) },
 	}
+	return &Leases{Options: o, machine: m, pick: mathrand.N[uint64], ledger: ledger{
+		machine: m, pool: o.Config.Pool, addresses: o.Addresses,
+		dir: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
+		run: &directory{path: filepath.Join(run, "pools", o.Config.Pool), volatile: true},
+	}}
 }
 
 func randomID() string {

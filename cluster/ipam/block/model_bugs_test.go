@@ -30,7 +30,7 @@ var bugs = map[string]bug{
 		func(f *features) { f.clones = true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			return editRecords(name, data, func(r *records) {
-				r.Verified = h.agent.moment(h.self.Boot)
+				r.Verified = h.agent.machine.moment(h.self.Boot)
 				for i := range r.Blocks {
 					r.Blocks[i].Boot = h.self.Boot
 				}
@@ -45,7 +45,7 @@ var bugs = map[string]bug{
 			if name != nodeFile || json.Unmarshal(data, n) != nil {
 				return data
 			}
-			n.Renewed = h.agent.moment(h.self.Boot)
+			n.Renewed = h.agent.machine.moment(h.self.Boot)
 			return mustEncode(n)
 		},
 	},
@@ -92,7 +92,7 @@ var bugs = map[string]bug{
 		1250,
 		func(f *features) { f.partitions, f.deaths = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
-			return editRecords(name, data, func(r *records) { r.Verified.Uptime = h.agent.moment(h.self.Boot).Uptime })
+			return editRecords(name, data, func(r *records) { r.Verified.Uptime = h.agent.machine.moment(h.self.Boot).Uptime })
 		},
 	},
 }

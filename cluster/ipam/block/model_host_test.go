@@ -168,11 +168,11 @@ func (h *fakeHost) open() *Leases {
 	l := New(Options{Config: h.config, Addresses: h, Connect: func() (ipam.Store, ipam.Host, error) {
 		return h.store, h.self, nil
 	}})
-	l.clock, l.random = fakeClock{h}, h.id
+	l.machine.clock, l.machine.random = fakeClock{h}, h.id
 	l.pick = func(n uint64) uint64 { return h.rnd.Uint64N(n) }
-	l.pool, l.node = &fakeDisk{h, &h.pool, false}, &fakeDisk{h, &h.node, false}
-	l.run, l.runNode = &fakeDisk{h, nil, true}, &fakeDisk{h, nil, true}
-	l.self = func() (hostid.Identity, error) {
+	l.ledger.dir, l.machine.dir = &fakeDisk{h, &h.pool, false}, &fakeDisk{h, &h.node, false}
+	l.ledger.run, l.machine.run = &fakeDisk{h, nil, true}, &fakeDisk{h, nil, true}
+	l.machine.self = func() (hostid.Identity, error) {
 		return hostid.Identity{Host: h.self, Born: h.born == birth{h.self.Instance, h.self.MachineID, h.self.Boot}}, nil
 	}
 	return l
@@ -298,7 +298,7 @@ func (h *fakeHost) collect() {
 // verify is a round of the agent.
 func (h *fakeHost) verify() {
 	start := h.now
-	h.agent.attends.Store(true)
+	h.agent.machine.attends.Store(true)
 	err := h.agent.Verify(context.Background())
 	h.logf("%s verified: %v", h, err)
 	recovered, errRecover := h.agent.Recover(context.Background(), !h.recovered, h.used)

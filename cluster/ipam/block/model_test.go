@@ -590,7 +590,7 @@ func (w *world) requireAdds() {
 func (w *world) requireReached() {
 	w.advance(settle) // no machine is new any more
 	for _, h := range w.hosts {
-		recorded, err := h.agent.readEndpoint(h.self.Instance)
+		recorded, err := readEndpoint(h.agent.ledger.dir, h.self.Instance)
 		if err != nil || recorded == nil || h.dead {
 			continue
 		}

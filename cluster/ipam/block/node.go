@@ -4,12 +4,14 @@
 package block
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cluster/hostid"
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/files"
 )
@@ -58,28 +60,42 @@ type node struct {
 	Fence int64 `json:"fence,omitempty"`
 }
 
-// readNode reads what the host wrote. Another instance begins anew.
-func (l *Leases) readNode(instance string) (*node, error) {
+// machine is what this one is to the store and to its own boots, common to all pools.
+type machine struct {
+	clock clock
+	// random returns 128 random bits as hexadecimal digits.
+	random func() string
+	// dir has what is common to all pools, and run what of that a boot ends.
+	dir, run disk
+	// self reads who this host is from files, without what Nomad knows.
+	self func() (hostid.Identity, error)
+	// attends: this process verifies all the time.
+	attends atomic.Bool
+	logger  hclog.Logger
+}
+
+// read reads what the host wrote. Another instance begins anew.
+func (m *machine) read(instance string) (*node, error) {
 	n := &node{}
-	if err := readJSON(l.node, nodeFile, nodeVersion, n); err != nil {
+	if err := readJSON(m.dir, nodeFile, nodeVersion, n); err != nil {
 		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or, if no other machine is a copy of this one, remove it and delete the store's %s",
-			l.node.pathOf(nodeFile), err, ipam.NodePath(instance))
+			m.dir.pathOf(nodeFile), err, ipam.NodePath(instance))
 	}
 	if n.Instance != instance {
 		n = &node{Instance: instance}
 	}
-	return l.ofThisBoot(n)
+	return m.ofThisBoot(n)
 }
 
 // ofThisBoot returns what this machine wrote in this boot, whatever the state directory was
 // restored to since.
-func (l *Leases) ofThisBoot(n *node) (*node, error) {
-	self, errSelf := l.self()
+func (m *machine) ofThisBoot(n *node) (*node, error) {
+	self, errSelf := m.self()
 	p := &node{}
-	err := readJSON(l.runNode, nodeFile, nodeVersion, p)
+	err := readJSON(m.run, nodeFile, nodeVersion, p)
 	switch {
 	case errors.Is(err, files.ErrLater):
-		return nil, fmt.Errorf("%s: %w: no address is given out in this boot", l.runNode.pathOf(nodeFile), err)
+		return nil, fmt.Errorf("%s: %w: no address is given out in this boot", m.run.pathOf(nodeFile), err)
 	case err != nil, errSelf != nil, p.Instance != n.Instance, p.Boot != self.Boot:
 		return n, nil
 	}
@@ -107,258 +123,4 @@ func (n *node) last() string {
 		return ""
 	}
 	return n.Nonces[len(n.Nonces)-1]
-}
-
-// registration makes sure that the store's entry of the host is its own, or that there is none.
-type registration struct {
-	*session
-	node *node
-	path string
-	// mayWait: an entry is not needed as long as the instance has not left its first boot.
-	mayWait bool
-	// mustRenew: the nonce is to be another one.
-	mustRenew bool
-}
-
-// register finds clones of this host: each machine writes a nonce of its own in each boot, and
-// one that finds a nonce that it did not write is not alone. In the boot in which the instance
-// was made, a machine waits until it finds another's, or has used the store for an hour: a copy of
-// its disk starts in another boot, and writes first.
-func (s *session) register(ctx context.Context) error {
-	return s.registerAs(ctx, &registration{mayWait: true})
-}
-
-// challengeCopies writes a new nonce, which a machine with the memory of this one does not know.
-func (s *session) challengeCopies(ctx context.Context) error {
-	if ipam.IsPrivate(s.store) {
-		return nil
-	}
-	return s.registerAs(ctx, &registration{mustRenew: true})
-}
-
-func (s *session) registerAs(ctx context.Context, r *registration) error {
-	unlock, err := s.node.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	r.session, r.path = s, ipam.NodePath(s.host.Instance)
-	if r.node, err = s.readNode(s.host.Instance); err != nil {
-		return err
-	}
-	if r.node.MachineID != "" && r.node.MachineID != s.host.MachineID {
-		return r.node.closed(s.host)
-	}
-	for range registerAttempts {
-		if err = r.attempt(ctx); !errors.Is(err, ipam.ErrConflict) {
-			break
-		}
-	}
-	s.isNew = err != nil || s.now.within(settle, r.node.Registered)
-	s.registered, s.copied, s.boots = len(r.node.Nonces) > 0, !r.node.Copied.isZero(), r.node.Boots
-	s.unopposed = err == nil && (!s.isNew || ipam.IsPrivate(s.store))
-	return err
-}
-
-func (r *registration) attempt(ctx context.Context) error {
-	entry, err := r.store.Get(ctx, r.path)
-	if errors.Is(err, ipam.ErrNotFound) {
-		return r.missing(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	content, err := ipam.DecodeNode(entry.Content)
-	r.isReset = content.Nonce != r.node.last()
-	own := err == nil && (content.Nonce == "" || slices.Contains(r.node.Nonces, content.Nonce) || entry.Index < r.node.Index)
-	switch {
-	case err == nil && r.node.Contested && !content.Contested: // the store was restored
-		return r.contest(ctx, entry.Index)
-	case own && content.Contested:
-		return r.refuse(true)
-	case !own:
-		return r.object(ctx, content, entry.Index)
-	case r.node.Twin:
-		return r.insist(ctx, entry.Index)
-	case content.Nonce == r.node.last() && r.node.Boot == r.host.Boot && content.Challenger == "" && !r.isDue(content.Fence, r.node.Renewed):
-		return r.confirm(entry.Index)
-	}
-	return r.renew(r.update(ctx, entry.Index))
-}
-
-// update returns what replaces the entry that has an index.
-func (r *registration) update(ctx context.Context, index uint64) func(data []byte) (uint64, error) {
-	return func(data []byte) (uint64, error) { return r.store.Update(ctx, r.path, data, index) }
-}
-
-// isDue tells whether the entry is to be written though it is this machine's: others are to hear again that it
-// lives, which they last did at a moment. One that they do not hear of is silent, and loses what it has when its
-// node is gone.
-func (r *registration) isDue(fence int64, heard moment) bool {
-	after := refreshAfter
-	if r.attends.Load() {
-		after = renewAfter
-	}
-	return r.mustRenew || !ipam.IsPrivate(r.store) && (r.now.older(after, heard) || fence != r.records.fence())
-}
-
-// missing makes the entry, unless there has never been one and none is needed.
-func (r *registration) missing(ctx context.Context) error {
-	self, err := r.self()
-	if err != nil {
-		return err
-	}
-	born := self.Born && self.Instance == r.host.Instance
-	switch {
-	case r.node.Twin || len(r.node.Nonces) > 0 || !born:
-		r.isReset = true
-	case !r.mayWait:
-		r.node.Registered = moment{} // another machine has time to say so from now on
-	case !r.attends.Load() && (r.node.Registered.isZero() || !r.isDue(r.records.fence(), r.node.Registered)):
-		r.enter()
-		return r.confirm(0)
-	}
-	return r.create(ctx)
-}
-
-// create makes the missing entry. That is how the state of twins ends: an operator has removed
-// the entry when there was one machine left.
-func (r *registration) create(ctx context.Context) error {
-	return r.renew(func(data []byte) (uint64, error) { return r.store.Create(ctx, r.path, data) })
-}
-
-// renew writes a new nonce, which is on disk before, so that a late write is known.
-func (r *registration) renew(write func(data []byte) (uint64, error)) error {
-	index, err := r.write(write, ipam.NodeContent{})
-	if err != nil {
-		return err
-	}
-	return r.confirm(index)
-}
-
-// write writes a new nonce, with what else the entry says.
-func (r *registration) write(write func(data []byte) (uint64, error), content ipam.NodeContent) (uint64, error) {
-	if err := r.remember(r.random()); err != nil {
-		return 0, err
-	}
-	content.Host, content.Nonce, content.Fence = r.host, r.node.last(), r.records.fence()
-	index, err := write(ipam.Encode(content))
-	if err == nil {
-		r.node.Renewed, r.node.Fence = r.now, content.Fence
-	}
-	return index, err
-}
-
-// fence is what others are told.
-func (r *records) fence() int64 {
-	if r == nil {
-		return 0
-	}
-	return r.Fence
-}
-
-func (r *registration) enter() {
-	if r.node.Boot != r.host.Boot {
-		r.node.Registered, r.node.Seen, r.node.Renewed = moment{}, moment{}, moment{}
-		r.node.Boots = append(r.node.Boots, r.host.Boot)
-		r.node.Boots = r.node.Boots[max(0, len(r.node.Boots)-mostNonces):]
-	}
-	r.node.MachineID, r.node.Boot = r.host.MachineID, r.host.Boot
-}
-
-func (r *registration) remember(nonce string) error {
-	r.enter()
-	r.node.Nonces = append(r.node.Nonces, nonce)
-	r.node.Nonces = r.node.Nonces[max(0, len(r.node.Nonces)-mostNonces):]
-	return r.save()
-}
-
-func (r *registration) save() error {
-	r.node.Version = nodeVersion
-	return errors.Join(writeJSON(r.session.node, nodeFile, r.node), r.saveOfBoot())
-}
-
-// saveOfBoot writes what need not outlast the boot.
-func (r *registration) saveOfBoot() error { return writeJSON(r.runNode, nodeFile, r.node) }
-
-// confirm records that this machine has its place, and since when in this boot.
-func (r *registration) confirm(index uint64) error {
-	isKnown := !r.node.Registered.isZero() && !r.node.Twin
-	if r.node.Twin, r.node.Contested = false, false; r.node.Registered.isZero() {
-		r.node.Registered = r.now
-	}
-	if r.node.Seen = r.now; index > 0 {
-		r.node.Index = index
-	}
-	if isKnown {
-		return r.saveOfBoot()
-	}
-	return r.save()
-}
-
-// object answers a machine that has written its nonce in the place of this one's. One that only
-// comes now is refused. If this one has been there for long enough, and so lately that the blocks of
-// the other one are still closed, it insists. Two in one boot, which have the same blocks open, are both
-// refused.
-func (r *registration) object(ctx context.Context, other ipam.NodeContent, index uint64) error {
-	inPlace := r.node.Boot == r.host.Boot && !r.node.Registered.isZero()
-	switch {
-	case other.Contested:
-		return r.refuse(true)
-	case !inPlace:
-		return r.refuse(r.node.Contested)
-	case other.Host.Boot == r.host.Boot:
-		return r.contest(ctx, index)
-	case other.Insists:
-		return r.refuse(r.node.Contested)
-	case r.now.within(settle, r.node.Registered) || !r.isInTime():
-		return r.contest(ctx, index)
-	}
-	r.node.Twin = true // until it is known to have been in time
-	index, err := r.write(r.update(ctx, index), ipam.NodeContent{Insists: true})
-	if err != nil {
-		return err
-	}
-	return r.insist(ctx, index)
-}
-
-// isInTime tells whether the store had this machine's nonce so lately that another machine, which
-// has written its own since, has not waited for long enough.
-func (r *registration) isInTime() bool {
-	now := r.moment(r.host.Boot)
-	return r.node.Seen.Boot == now.Boot && now.within(settle, r.node.Seen)
-}
-
-// insist ends what object began, once the store has the nonce of this machine again.
-func (r *registration) insist(ctx context.Context, index uint64) error {
-	switch {
-	case r.node.Registered.isZero():
-		return r.refuse(r.node.Contested)
-	case !r.isInTime():
-		return r.contest(ctx, index)
-	}
-	r.Logger.Warn("another machine has taken this one's place in the store, and is refused: it is a copy of this one", "instance", r.host.Instance)
-	r.node.Copied = r.now
-	return r.confirm(index)
-}
-
-// contest tells the other machine that there are two, so that neither gives out addresses.
-func (r *registration) contest(ctx context.Context, index uint64) error {
-	r.node.Contested = true
-	if _, err := r.write(r.update(ctx, index), ipam.NodeContent{Contested: true}); err != nil {
-		r.node.Contested = !errors.Is(err, ipam.ErrConflict) // the other machine may have said why it stays
-		return err
-	}
-	return r.refuse(true)
-}
-
-// refuse ends that this machine has its place. Of two that are contested, neither has.
-func (r *registration) refuse(contested bool) error {
-	was := r.node.Twin && r.node.Registered.isZero() && r.node.Contested == contested
-	r.node.Twin, r.node.Contested, r.node.Registered = true, contested, moment{}
-	err := r.node.closed(r.host)
-	if was {
-		return err
-	}
-	return errors.Join(r.save(), err)
 }

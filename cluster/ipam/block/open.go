@@ -38,19 +38,19 @@ func (o *Overview) Open() []ipam.Block {
 // Overview reads the records of the host. It needs no store. A caller that gives out addresses
 // holds the lease lock until it has.
 func (l *Leases) Overview() (*Overview, error) {
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.readRecords(self.Instance)
+	r, err := l.ledger.read(self.Instance)
 	if err != nil {
 		return nil, err
 	}
-	node, err := l.readNode(self.Instance)
+	node, err := l.machine.read(self.Instance)
 	if err != nil {
 		return nil, err
 	}
-	now := l.moment(self.Boot)
+	now := l.machine.moment(self.Boot)
 	o := &Overview{Blocks: slices.Clip(r.Blocks), Verified: r.Verified.Time, Waiting: r.waiting(node, now)}
 	o.Copied = node.Copied.Boot == now.Boot && now.within(copiedFor, node.Copied)
 	for _, b := range r.Blocks {
@@ -59,7 +59,7 @@ func (l *Leases) Overview() (*Overview, error) {
 		}
 	}
 	if o.Closed = node.closed(self.Host); o.Closed == nil {
-		o.Closed = l.mismatch(r)
+		o.Closed = r.mismatch(l.Config)
 	}
 	if o.Closed == nil {
 		o.Closed = r.fenced(node, now)

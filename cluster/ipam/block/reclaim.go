@@ -31,7 +31,7 @@ func (l *Leases) Reclaim(ctx context.Context, grace time.Duration, gone func(ctx
 		if err := s.look(ctx); err != nil {
 			return err
 		}
-		c := &reclaimer{session: s, grace: grace, gone: gone, answers: map[string]bool{}, silent: map[string]bool{}}
+		c := &reclaimer{s: s, grace: grace, gone: gone, answers: map[string]bool{}, silent: map[string]bool{}}
 		err := s.others(ctx, func(path string, o *owner) error {
 			deleted, err := c.examine(ctx, path, o)
 			if deleted {
@@ -39,14 +39,14 @@ func (l *Leases) Reclaim(ctx context.Context, grace time.Duration, gone func(ctx
 			}
 			return err
 		})
-		return errors.Join(err, c.examineNodes(ctx), s.writeView())
+		return errors.Join(err, c.examineNodes(ctx), s.view.write())
 	})
 	return reclaimed, err
 }
 
 // reclaimer asks once for each node.
 type reclaimer struct {
-	*session
+	s       *session
 	grace   time.Duration
 	gone    func(ctx context.Context, nodeID string) (bool, error)
 	answers map[string]bool
@@ -56,19 +56,19 @@ type reclaimer struct {
 
 // examine deletes the entry of a block if its time has come.
 func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted bool, err error) {
-	if c.isOfCopy(o.Block, o) {
+	if o.isOfCopy {
 		return false, nil
 	}
-	if c.owns(o) {
-		used, err := c.used(ctx, o.Block)
-		if c.isNew || err != nil {
+	if o.ours {
+		used, err := c.s.l.ledger.used(ctx, o.Block)
+		if c.s.place.isNew || err != nil {
 			return false, err
 		}
 		if used { // the records were lost, and the leases were not
 			return false, c.regain(ctx, o)
 		}
-		if _, again := c.view.Useless[path]; !again {
-			if err := c.challengeCopies(ctx); err != nil { // a copy of this machine may have claimed it
+		if _, again := c.s.view.Useless[path]; !again {
+			if err := c.s.challengeCopies(ctx); err != nil { // a copy of this machine may have claimed it
 				return false, err
 			}
 		}
@@ -82,12 +82,12 @@ func (c *reclaimer) examine(ctx context.Context, path string, o *owner) (deleted
 }
 
 // regain makes the missing record of a block that is this host's.
-func (s *session) regain(ctx context.Context, o *owner) error {
-	r, err := s.intend(ctx, o.Block)
+func (c *reclaimer) regain(ctx context.Context, o *owner) error {
+	r, err := c.s.intend(ctx, o.Block)
 	if err != nil {
 		return err
 	}
-	return s.replace(ctx, r, r.found(o))
+	return c.s.replace(ctx, r, r.found(o))
 }
 
 // isUseless tells whether what a host has is of no use: its node is gone, and, unless an operator
@@ -96,7 +96,7 @@ func (c *reclaimer) isUseless(ctx context.Context, h ipam.Host) (bool, error) {
 	silent, ok := c.silent[h.Instance]
 	if !ok && c.grace > 0 {
 		var err error
-		if silent, err = c.isSilent(ctx, h.Instance); err != nil {
+		if silent, err = c.s.isSilent(ctx, h.Instance); err != nil {
 			return false, err
 		}
 		c.silent[h.Instance] = silent
@@ -108,7 +108,7 @@ func (c *reclaimer) isUseless(ctx context.Context, h ipam.Host) (bool, error) {
 }
 
 func (c *reclaimer) isGone(ctx context.Context, h ipam.Host) (bool, error) {
-	if h.NodeID == "" || h.NodeID == c.host.NodeID {
+	if h.NodeID == "" || h.NodeID == c.s.host.NodeID {
 		return false, nil
 	}
 	answer, ok := c.answers[h.NodeID]
@@ -125,13 +125,13 @@ func (c *reclaimer) isGone(ctx context.Context, h ipam.Host) (bool, error) {
 
 // deleteOnce deletes an entry that has been of no use for the grace.
 func (c *reclaimer) deleteOnce(ctx context.Context, path string, index uint64, useless bool, grace time.Duration) (bool, error) {
-	if !c.view.Useless.ripe(path, index, useless, c.now, grace) {
+	if !c.s.view.Useless.ripe(path, index, useless, c.s.now, grace) {
 		return false, nil
 	}
-	if err := c.store.Delete(ctx, path, index); err != nil {
+	if err := c.s.store.Delete(ctx, path, index); err != nil {
 		return false, fmt.Errorf("reclaim %s: %w", path, err)
 	}
-	delete(c.view.Useless, path)
+	delete(c.s.view.Useless, path)
 	return true, nil
 }
 
@@ -149,12 +149,12 @@ func (all suspects) ripe(path string, index uint64, suspicious bool, now moment,
 
 // examineNodes deletes what nodes that are gone have below nodes/.
 func (c *reclaimer) examineNodes(ctx context.Context) error {
-	listing, err := c.store.List(ctx, ipam.NodePath(""), 0)
+	listing, err := c.s.store.List(ctx, ipam.NodePath(""), 0)
 	if err != nil {
 		return err
 	}
 	for _, e := range listing.Entries {
-		entry, err := c.store.Get(ctx, e.Path)
+		entry, err := c.s.store.Get(ctx, e.Path)
 		if errors.Is(err, ipam.ErrNotFound) {
 			continue
 		}

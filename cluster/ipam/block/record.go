@@ -80,8 +80,17 @@ type records struct {
 // errChanged is a record that another process has changed since it was read.
 var errChanged = errors.New("the record of the block was changed by another process")
 
-// readRecords reads the records, and doubts those that are not the last of this boot.
-func (l *Leases) readRecords(instance string) (*records, error) {
+// ledger keeps the records of a pool on disk.
+type ledger struct {
+	machine   *machine
+	pool      string
+	addresses Addresses
+	// dir has all files of the pool, and run what a boot ends.
+	dir, run disk
+}
+
+// read reads the records, and doubts those that are not the last of this boot.
+func (l *ledger) read(instance string) (*records, error) {
 	r, err := l.readWritten(instance)
 	if err != nil {
 		return nil, err
@@ -94,27 +103,27 @@ func (l *Leases) readRecords(instance string) (*records, error) {
 	return r, err
 }
 
-// readSettled is readRecords once a write that has not ended has.
-func (l *Leases) readSettled(ctx context.Context, instance string) (*records, error) {
-	unlock, err := l.Addresses.Lock(ctx)
+// readSettled is read once a write that has not ended has.
+func (l *ledger) readSettled(ctx context.Context, instance string) (*records, error) {
+	unlock, err := l.addresses.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return l.readRecords(instance)
+	return l.read(instance)
 }
 
 // readWritten reads the records as they were written, whenever that was. Those of an earlier
 // instance of this host are of no use, but what is in use stays in use: their blocks are lost
 // until the store says otherwise.
-func (l *Leases) readWritten(instance string) (*records, error) {
+func (l *ledger) readWritten(instance string) (*records, error) {
 	r := &records{Version: recordsVersion, Instance: instance}
-	err := readJSON(l.pool, recordsFile, recordsVersion, r)
+	err := readJSON(l.dir, recordsFile, recordsVersion, r)
 	if err == nil {
-		err = r.validate(l.Config.Pool)
+		err = r.validate(l.pool)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or remove it when no allocation on this host has an address of the pool", l.pool.pathOf(recordsFile), err)
+		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or remove it when no allocation on this host has an address of the pool", l.dir.pathOf(recordsFile), err)
 	}
 	if r.Instance != instance {
 		r.disown(instance)
@@ -151,39 +160,54 @@ func (r *records) disown(instance string) {
 	}
 }
 
-// writeRecords makes records the last ones that this host knows.
-func (s *session) writeRecords(r *records) error {
-	r.Generation, r.Boot, r.doubted = s.random(), s.host.Boot, false
+// write makes records the last ones that this host knows.
+func (l *ledger) write(r *records, boot string) error {
+	r.Generation, r.Boot, r.doubted = l.machine.random(), boot, false
 	slices.SortStableFunc(r.Blocks, func(a, b Record) int { return a.Block.Addr().Compare(b.Block.Addr()) }) // less code than SortFunc, for values as large as these
-	if err := s.writePresent(r); err != nil {
+	if err := l.writePresent(r); err != nil {
 		return err
 	}
-	return writeJSON(s.pool, recordsFile, r)
+	return writeJSON(l.dir, recordsFile, r)
 }
 
 func (r *records) find(b ipam.Block) int {
 	return slices.IndexFunc(r.Blocks, func(x Record) bool { return x.Block == b })
 }
 
-// edit changes the records under the lease lock.
-func (s *session) edit(ctx context.Context, change func(r *records) error) error {
-	unlock, err := s.Addresses.Lock(ctx)
+// edit changes the records of a host under the lease lock, and returns them.
+func (l *ledger) edit(ctx context.Context, self ipam.Host, change func(r *records) error) (*records, error) {
+	unlock, err := l.addresses.Lock(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
-	r, err := s.readRecords(s.host.Instance)
+	r, err := l.read(self.Instance)
 	if err == nil {
 		err = change(r)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.writeRecords(r); err != nil {
-		return err
+	return r, l.write(r, self.Boot)
+}
+
+// used tells whether a block has leases.
+func (l *ledger) used(ctx context.Context, b ipam.Block) (bool, error) {
+	unlock, err := l.addresses.Lock(ctx)
+	if err != nil {
+		return false, err
 	}
-	s.records = r
-	return nil
+	defer unlock()
+	leases, _, err := l.addresses.LastUse(b)
+	return leases > 0, err
+}
+
+func (s *session) edit(ctx context.Context, change func(r *records) error) error {
+	r, err := s.l.ledger.edit(ctx, s.host, change)
+	if err == nil {
+		s.records = r
+	}
+	return err
 }
 
 // replace puts a record in the place of one that still is as it was.
@@ -198,15 +222,28 @@ func (s *session) replace(ctx context.Context, was, now Record) error {
 	})
 }
 
-// drop removes a record that still is as it was, and is not needed any more.
+func (s *session) keep(ctx context.Context, was, now Record) error {
+	if was == now {
+		return nil
+	}
+	return s.replace(ctx, was, now)
+}
+
+// drop removes a record that still is as it was, and is not needed any more. Its claim, which the
+// host gives up, is remembered before.
 func (s *session) drop(ctx context.Context, was Record) error {
+	s.view.Past = append(s.view.Past, past{s.path(was.Block), was.Claim})
+	s.view.Past = s.view.Past[max(0, len(s.view.Past)-mostPast):]
+	if err := s.view.write(); err != nil {
+		return err
+	}
 	return s.edit(ctx, func(r *records) error {
 		i := r.find(was.Block)
 		if i < 0 || r.Blocks[i] != was {
 			return fmt.Errorf("%s: %w", was.Block, errChanged)
 		}
 		r.Blocks = slices.Delete(r.Blocks, i, i+1)
-		return s.Addresses.Forget(was.Block)
+		return s.l.Addresses.Forget(was.Block)
 	})
 }
 
@@ -225,4 +262,34 @@ func writeJSON(d disk, name string, v any) error {
 		return err
 	}
 	return d.write(name, append(data, '\n'))
+}
+
+// presentFile says, in a directory that a boot empties, which records are the last that this host
+// wrote in this boot. A state directory that was restored from a backup has others.
+const presentFile, presentVersion = "present.json", 1
+
+type present struct {
+	Version    int    `json:"version"`
+	Boot       string `json:"boot"`
+	Generation string `json:"generation"`
+}
+
+// errRestored is a state directory that is older than what this host knew.
+var errRestored = errors.New("the state directory was restored from a backup meanwhile")
+
+// isPresent tells whether records are the last that this host wrote. Those of the release that
+// wrote no generation are, until this one has written some.
+func (l *ledger) isPresent(r *records) (bool, error) {
+	p := present{}
+	err := readJSON(l.run, presentFile, presentVersion, &p)
+	if errors.Is(err, files.ErrLater) {
+		return false, fmt.Errorf("%s: %w: no address is given out in this boot", l.run.pathOf(presentFile), err)
+	}
+	return err == nil && p.Generation == r.Generation && (p.Generation == "" || p.Boot == r.Boot), nil
+}
+
+// writePresent makes records the last ones before they are written: those of before, which a process
+// that is killed in between leaves, or a backup has, are verified again.
+func (l *ledger) writePresent(r *records) error {
+	return writeJSON(l.run, presentFile, present{presentVersion, r.Boot, r.Generation})
 }

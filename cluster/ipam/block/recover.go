@@ -32,17 +32,17 @@ func (l *Leases) Recover(ctx context.Context, always bool, used func() ([]netip.
 		if err != nil {
 			return err
 		}
-		blocks := s.unknown(addresses)
+		r := &recovery{s, s.host}
+		blocks := r.unknown(addresses)
 		if len(blocks) == 0 || s.host.NodeID == "" { // without a node they could never be adopted
-			return s.writeView()
+			return s.view.write()
 		}
 		if err := s.agree(ctx); err != nil {
 			return err // by another configuration they are no blocks
 		}
-		gone := s.host
-		gone.Instance = s.random()
+		r.gone.Instance = l.machine.random()
 		for _, b := range blocks {
-			created, err := s.recover(ctx, b, gone)
+			created, err := r.recover(ctx, b)
 			if created {
 				recovered = append(recovered, b)
 			}
@@ -58,22 +58,29 @@ func (l *Leases) Recover(ctx context.Context, always bool, used func() ([]netip.
 // foundRestored tells without the store whether it was lately found to have been restored, or to have lost what this node
 // had before its state was lost.
 func (l *Leases) foundRestored() (bool, error) {
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil {
 		return false, err
 	}
-	now := l.moment(self.Boot)
-	v, err := l.readView(now)
+	now := l.machine.moment(self.Boot)
+	v, err := readView(l.ledger.dir, now)
 	isGone := func(path string) bool { _, gone := v.Gone[path]; return gone }
 	return err == nil && (now.within(settle, v.Restored) || slices.ContainsFunc(v.Former, isGone)), err
 }
 
+// recovery creates entries of an instance that is gone.
+type recovery struct {
+	s    *session
+	gone ipam.Host
+}
+
 // unknown returns the blocks of addresses that have neither an entry nor a record. Those without a record are noted: their
 // entries may vanish later.
-func (s *session) unknown(addresses []netip.Addr) (blocks []ipam.Block) {
+func (r *recovery) unknown(addresses []netip.Addr) (blocks []ipam.Block) {
+	s, config := r.s, r.s.l.Config
 	for _, a := range addresses {
-		b, ok := s.Config.BlockOf(a)
-		if !ok || !s.Config.Usable(a) || slices.Contains(blocks, b) || s.records.find(b) >= 0 {
+		b, ok := config.BlockOf(a)
+		if !ok || !config.Usable(a) || slices.Contains(blocks, b) || s.records.find(b) >= 0 {
 			continue
 		}
 		s.view.had(s.path(b))
@@ -84,10 +91,11 @@ func (s *session) unknown(addresses []netip.Addr) (blocks []ipam.Block) {
 	return blocks
 }
 
-// recover creates the entry of an instance that is gone. False: another host was first.
-func (s *session) recover(ctx context.Context, b ipam.Block, gone ipam.Host) (created bool, err error) {
+// recover creates the entry of a block. False: another host was first.
+func (r *recovery) recover(ctx context.Context, b ipam.Block) (created bool, err error) {
+	s, config := r.s, r.s.l.Config
 	index, err := s.store.Create(ctx, s.path(b), ipam.Encode(ipam.BlockContent{
-		Pool: s.Config.Pool, PoolHash: s.Config.Hash(), Block: b, Host: gone, ClaimID: s.random(), Claimed: s.now.Time,
+		Pool: config.Pool, PoolHash: config.Hash(), Block: b, Host: r.gone, ClaimID: s.l.machine.random(), Claimed: s.now.Time,
 		Endpoint: s.reached(Record{}).Endpoint,
 	}))
 	if errors.Is(err, ipam.ErrConflict) {
@@ -96,7 +104,7 @@ func (s *session) recover(ctx context.Context, b ipam.Block, gone ipam.Host) (cr
 	if err != nil {
 		return false, fmt.Errorf("recover block %s: %w", b, err)
 	}
-	s.Logger.Warn("namespaces of this host have addresses of a block that is unknown: it is claimed, and closed until it is unused", "pool", s.Config.Pool, "block", b)
+	s.l.Logger.Warn("namespaces of this host have addresses of a block that is unknown: it is claimed, and closed until it is unused", "pool", config.Pool, "block", b)
 	s.view.note(s.path(b), index)
-	return true, s.writeView()
+	return true, s.view.write()
 }

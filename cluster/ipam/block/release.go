@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // releaseAttempts are made if the entry changes at the same time.
@@ -24,7 +26,7 @@ var ErrObjection = errdefs.New(errdefs.Unavailable, fmt.Sprintf("a host gives ba
 // but for some spare ones of each family. It takes two calls: in between, for 40 s, no address of
 // them is given out, and a copy of this host can object. Without such blocks it does not need the store.
 func (l *Leases) Release(ctx context.Context, idle time.Duration, spare int) ([]ipam.Block, error) {
-	released, err := l.release(ctx, idle, spare)
+	released, err := l.release(ctx, surplus{idle, spare})
 	if errors.Is(err, ErrObjection) {
 		return released, nil
 	}
@@ -32,19 +34,26 @@ func (l *Leases) Release(ctx context.Context, idle time.Duration, spare int) ([]
 }
 
 // release is Release, which fails with ErrObjection if there is something left to give back.
-func (l *Leases) release(ctx context.Context, idle time.Duration, spare int) ([]ipam.Block, error) {
-	if unused, err := l.unused(ctx, idle, spare); err != nil || !unused {
+func (l *Leases) release(ctx context.Context, what surplus) ([]ipam.Block, error) {
+	if unused, err := l.unused(ctx, what); err != nil || !unused {
 		return nil, err
 	}
 	var released []ipam.Block
 	err := l.withSole(ctx, func(s *session) error {
-		if err := s.mismatch(s.records); err != nil {
+		if err := s.records.mismatch(l.Config); err != nil {
 			return err
 		}
-		if s.isNew {
+		if s.place.isNew {
 			return ErrObjection
 		}
-		err := errors.Join(s.markReleasing(ctx, idle, spare), s.offer(ctx))
+		err := s.edit(ctx, func(all *records) error { // so that no address of them is given out
+			unused, err := what.of(all, l)
+			for _, r := range unused {
+				all.Blocks[all.find(r.Block)] = r.as(Releasing, r.Claim, r.Index)
+			}
+			return err
+		})
+		err = errors.Join(err, s.offer(ctx))
 		for _, r := range s.records.releasing() {
 			errRelease := s.resolveRelease(ctx, r)
 			if err = errors.Join(err, errRelease); errRelease == nil {
@@ -57,21 +66,21 @@ func (l *Leases) release(ctx context.Context, idle time.Duration, spare int) ([]
 }
 
 // unused tells without the store whether there is something to give back.
-func (l *Leases) unused(ctx context.Context, idle time.Duration, spare int) (bool, error) {
+func (l *Leases) unused(ctx context.Context, what surplus) (bool, error) {
 	unlock, err := l.Addresses.Lock(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil {
 		return false, err
 	}
-	r, err := l.readRecords(self.Instance)
+	r, err := l.ledger.read(self.Instance)
 	if err != nil {
 		return false, err
 	}
-	unused, err := l.selectUnused(r, idle, spare)
+	unused, err := what.of(r, l)
 	return len(unused)+len(r.releasing()) > 0, err
 }
 
@@ -79,9 +88,15 @@ func (r *records) releasing() []Record {
 	return slices.DeleteFunc(slices.Clone(r.Blocks), func(b Record) bool { return b.State != Releasing })
 }
 
-// selectUnused returns the held blocks that are idle, without the spare ones. The lease lock
-// is held.
-func (l *Leases) selectUnused(all *records, idle time.Duration, spare int) ([]Record, error) {
+// surplus is what a host gives back: blocks that have been idle for so long, but for some spare ones
+// of each family.
+type surplus struct {
+	idle  time.Duration
+	spare int
+}
+
+// of returns the surplus of the held blocks. The lease lock is held.
+func (u surplus) of(all *records, l *Leases) ([]Record, error) {
 	empty, selected := map[ipam.Family]int{}, []Record(nil)
 	for _, r := range all.Blocks {
 		if r.State != Held {
@@ -95,7 +110,7 @@ func (l *Leases) selectUnused(all *records, idle time.Duration, spare int) ([]Re
 		if leases > 0 {
 			continue
 		}
-		if empty[family]++; empty[family] > spare && l.idleFor(r, cool) >= idle {
+		if empty[family]++; empty[family] > u.spare && r.idleFor(cool, l.machine.clock.now()) >= u.idle {
 			selected = append(selected, r)
 		}
 	}
@@ -104,29 +119,17 @@ func (l *Leases) selectUnused(all *records, idle time.Duration, spare int) ([]Re
 
 // idleFor returns for how long all addresses of a block could have been given out; negative
 // if one cools down. A claim that is yet to come, because the clock was changed, does not count.
-func (l *Leases) idleFor(r Record, cool time.Time) time.Duration {
-	now := l.clock.now()
+func (r Record) idleFor(cool, now time.Time) time.Duration {
 	if cool.Before(r.Since) && !r.Since.After(now) {
 		cool = r.Since
 	}
 	return now.Sub(cool)
 }
 
-// markReleasing changes the records of unused blocks, so that no address of them is given out.
-func (s *session) markReleasing(ctx context.Context, idle time.Duration, spare int) error {
-	return s.edit(ctx, func(all *records) error {
-		unused, err := s.selectUnused(all, idle, spare)
-		for _, r := range unused {
-			all.Blocks[all.find(r.Block)] = r.as(Releasing, r.Claim, r.Index)
-		}
-		return err
-	})
-}
-
 // offer lets a machine with the memory of this one, of before the blocks were marked, object: it finds a nonce that it
 // did not write. One of after that gives out no address of them either.
 func (s *session) offer(ctx context.Context) error {
-	isReset := s.isReset
+	isReset := s.place.isReset
 	isNew := func(r Record) bool {
 		return r.State == Releasing && (isReset || r.Offered.Boot != s.host.Boot || r.Offered.isZero())
 	}
@@ -139,7 +142,7 @@ func (s *session) offer(ctx context.Context) error {
 	return s.edit(ctx, func(all *records) error {
 		for i, r := range all.Blocks {
 			if isNew(r) {
-				all.Blocks[i].Offered = s.moment(s.host.Boot)
+				all.Blocks[i].Offered = s.l.machine.moment(s.host.Boot)
 			}
 		}
 		return nil
@@ -160,7 +163,7 @@ func (s *session) resolveRelease(ctx context.Context, r Record) error {
 	path := s.path(r.Block)
 	for range releaseAttempts {
 		o, err := s.owner(ctx, path)
-		if err == nil && s.owns(o) && s.knows(path, o.ClaimID) {
+		if err == nil && o.isOurs() && o.isKnown {
 			err = s.store.Delete(ctx, path, o.index)
 		}
 		switch {
@@ -169,10 +172,37 @@ func (s *session) resolveRelease(ctx context.Context, r Record) error {
 		case err != nil:
 			return fmt.Errorf("release block %s: %w", r.Block, err)
 		}
-		if err := s.remember(r); err != nil {
-			return err
-		}
 		return s.drop(ctx, r)
 	}
 	return fmt.Errorf("release block %s: %w: %d times", r.Block, ipam.ErrConflict, releaseAttempts)
+}
+
+// Leave gives back all blocks without leases, also those whose addresses cool down, and forgets
+// where this host is reached: other hosts are to send it nothing any more. It returns what the
+// host has no more, also with an error. It is one while a copy of this host can object.
+func (l *Leases) Leave(ctx context.Context) ([]ipam.Block, error) {
+	if err := files.Remove(l.ledger.dir.pathOf(endpointFile)); err != nil {
+		return nil, fmt.Errorf("forget the endpoint of this host: %w", err)
+	}
+	before, err := l.Overview()
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(before.Blocks, func(r Record) bool { return r.State != Held }) {
+		err = l.Verify(ctx) // resolves them
+	}
+	if err == nil {
+		_, err = l.release(ctx, surplus{idle: math.MinInt64})
+	}
+	after, errRead := l.Overview()
+	if errRead != nil {
+		return nil, errors.Join(err, errRead)
+	}
+	var gone []ipam.Block
+	for _, r := range before.Blocks {
+		if !slices.ContainsFunc(after.Blocks, func(left Record) bool { return left.Block == r.Block }) {
+			gone = append(gone, r.Block)
+		}
+	}
+	return gone, err
 }

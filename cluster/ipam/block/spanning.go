@@ -36,7 +36,7 @@ func SpanningPools(stateDir string) ([]Spanning, error) {
 	var all []Spanning
 	for _, entry := range entries {
 		l := New(Options{Config: &ipam.Config{Pool: entry.Name(), StateDir: stateDir}})
-		r, err := l.readWritten(self.Instance)
+		r, err := l.ledger.readWritten(self.Instance)
 		if err != nil {
 			return nil, err
 		}

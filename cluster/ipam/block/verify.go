@@ -22,7 +22,7 @@ func (l *Leases) Watch(ctx context.Context, after uint64) (uint64, error) {
 	if err != nil {
 		return after, err
 	}
-	l.attends.Store(true)
+	l.machine.attends.Store(true)
 	listing, err := store.List(ctx, ipam.BlocksPrefix(l.Config.Pool), after)
 	if err != nil {
 		l.trusted.Store(false)
@@ -41,51 +41,62 @@ func (l *Leases) Verify(ctx context.Context) error {
 	}
 	trusted := l.trusted.Swap(false)
 	return l.withStore(ctx, func(s *session) error {
-		began := s.now
-		s.trusted = trusted
-		err := s.verifyPool(ctx)
+		v, began := &verifier{s, trusted}, s.now
+		err := v.verifyPool(ctx)
 		if err == nil {
 			err = s.look(ctx)
 		}
 		if err == nil {
-			err = s.verifyOwnedAll(ctx)
+			err = v.verifyBlocks(ctx)
 		}
 		l.trusted.Store(err == nil)
 		if err != nil {
 			return fmt.Errorf("verify: %w", err)
 		}
-		if err := s.verified(ctx, began); err != nil || s.twin != nil {
+		err = s.edit(ctx, func(r *records) error {
+			if r.doubted {
+				return errRestored
+			}
+			r.Verified = began
+			return nil
+		})
+		if err != nil || s.twin != nil {
 			return errors.Join(s.twin, err)
 		}
-		return errors.Join(s.resolveAll(ctx), s.announce(ctx))
+		return errors.Join(v.resolve(ctx), s.announce(ctx))
 	})
+}
+
+// verifier compares the records of a session with the store.
+type verifier struct {
+	s *session
+	// trusted is Leases.trusted as it was.
+	trusted bool
 }
 
 // verifyPool compares the configuration with the store's. By another one the blocks on record
 // would be foreign.
-func (s *session) verifyPool(ctx context.Context) error {
-	if s.twin != nil {
-		return s.mismatch(s.records)
+func (v *verifier) verifyPool(ctx context.Context) error {
+	if v.s.twin == nil {
+		if err := v.s.agree(ctx); !errors.Is(err, ipam.ErrMismatch) {
+			return err
+		}
 	}
-	err := s.agree(ctx)
-	if errors.Is(err, ipam.ErrMismatch) {
-		return s.mismatch(s.records)
-	}
-	return err
+	return v.s.records.mismatch(v.s.l.Config)
 }
 
 // Refresh verifies if that was long ago, as is the case where no agent does. It returns soon,
 // and its error changes nothing: what was verified stays so until the fence.
 func (l *Leases) Refresh(ctx context.Context) error {
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil {
 		return err
 	}
-	r, err := l.readSettled(ctx, self.Instance)
+	r, err := l.ledger.readSettled(ctx, self.Instance)
 	if err != nil {
 		return err
 	}
-	now := l.moment(self.Boot)
+	now := l.machine.moment(self.Boot)
 	after, pause := refreshAfter, refreshPause
 	if r.waits(now.Boot) {
 		after, pause = settle, settle
@@ -96,26 +107,10 @@ func (l *Leases) Refresh(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	if err := l.attempted(ctx, self.Host, now); err != nil {
+	if _, err := l.ledger.edit(ctx, self.Host, func(r *records) error { r.Attempted = now; return nil }); err != nil {
 		return err
 	}
 	return l.Verify(ctx)
-}
-
-func (l *Leases) attempted(ctx context.Context, self ipam.Host, now moment) error {
-	s := &session{Leases: l, host: self}
-	return s.edit(ctx, func(r *records) error { r.Attempted = now; return nil })
-}
-
-// verified records that all records were compared after a moment.
-func (s *session) verified(ctx context.Context, at moment) error {
-	return s.edit(ctx, func(r *records) error {
-		if r.doubted {
-			return errRestored
-		}
-		r.Verified = at
-		return nil
-	})
 }
 
 // saveFence records the fence that is configured. It is in force even if the store does not answer
@@ -128,32 +123,32 @@ func (l *Leases) saveFence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	self, err := l.self()
+	self, err := l.machine.self()
 	if err != nil {
 		return err
 	}
-	r, err := l.readRecords(self.Instance)
+	r, err := l.ledger.read(self.Instance)
 	if err != nil || r.Fence == int64(fence) {
 		return err
 	}
-	s := &session{Leases: l, host: self.Host}
-	return s.edit(ctx, func(r *records) error { r.Fence = int64(fence); return nil })
+	_, err = l.ledger.edit(ctx, self.Host, func(r *records) error { r.Fence = int64(fence); return nil })
+	return err
 }
 
-func (s *session) verifyOwnedAll(ctx context.Context) error {
+func (v *verifier) verifyBlocks(ctx context.Context) error {
 	var errs []error
-	for _, r := range slices.Clone(s.records.Blocks) {
+	for _, r := range slices.Clone(v.s.records.Blocks) {
 		if r.State == Held || r.State == Lost {
-			errs = append(errs, s.verifyOwned(ctx, r))
+			errs = append(errs, v.verifyBlock(ctx, r))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// resolveAll finishes what earlier processes left.
-func (s *session) resolveAll(ctx context.Context) error {
-	errs := []error{s.removeLate(ctx)}
-	if !s.isNew {
+// resolve finishes what earlier processes left.
+func (v *verifier) resolve(ctx context.Context) error {
+	s, errs := v.s, []error{v.removeLate(ctx)}
+	if !s.place.isNew {
 		errs = append(errs, s.offer(ctx))
 	}
 	for _, r := range slices.Clone(s.records.Blocks) {
@@ -163,7 +158,7 @@ func (s *session) resolveAll(ctx context.Context) error {
 				errs = append(errs, err)
 			}
 		case Releasing:
-			if !s.isNew && s.isOffered(r) {
+			if !s.place.isNew && s.isOffered(r) {
 				errs = append(errs, s.resolveRelease(ctx, r))
 			}
 		}
@@ -171,106 +166,90 @@ func (s *session) resolveAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// verifyOwned compares a block that this host has, or had, with its entry. The index alone
+// verifyBlock compares a block that this host has, or had, with its entry. The index alone
 // proves it only as long as the store has answered all the time: one that was restored on new
 // servers counts on from the snapshot's.
-func (s *session) verifyOwned(ctx context.Context, r Record) error {
-	if r.State == Held && s.view.entries[s.path(r.Block)] == r.Index && s.trusted {
+func (v *verifier) verifyBlock(ctx context.Context, r Record) error {
+	path := v.s.path(r.Block)
+	if r.State == Held && v.s.view.entries[path] == r.Index && v.trusted {
 		return nil
 	}
-	o, err := s.owner(ctx, s.path(r.Block))
+	o, err := v.s.owner(ctx, path)
 	if err == nil && o == nil {
-		return s.assert(ctx, r)
+		return v.assert(ctx, r)
 	}
-	return s.compare(ctx, r, o, err)
+	return v.compare(ctx, r, o, err)
 }
 
 // compare makes a record what the entry says of its block, which was there.
-func (s *session) compare(ctx context.Context, r Record, o *owner, err error) error {
+func (v *verifier) compare(ctx context.Context, r Record, o *owner, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case o == nil:
 		return fmt.Errorf("block %s: %w: it changes at the moment", r.Block, ipam.ErrConflict)
-	case !s.owns(o) || s.isOfCopy(r.Block, o):
-		return s.lose(ctx, r, o)
+	case !o.ours || o.isOfCopy:
+		return v.lose(ctx, r, o)
 	}
-	return s.keep(ctx, r, r.found(o))
-}
-
-func (s *session) keep(ctx context.Context, was, now Record) error {
-	if was == now {
-		return nil
-	}
-	return s.replace(ctx, was, now)
+	return v.s.keep(ctx, r, r.found(o))
 }
 
 // assert creates the missing entry of a block again, and that of the pool, which a snapshot of
 // before has not either. One that was another's before goes to that one first.
-func (s *session) assert(ctx context.Context, r Record) error {
-	if _, ok := s.Config.Slots(ipam.FamilyOf(r.Block.Addr())).Index(r.Block); !ok {
-		return s.lose(ctx, r, &owner{err: fmt.Errorf("%s is no block of the pool %s", r.Block, s.Config.Pool)})
+func (v *verifier) assert(ctx context.Context, r Record) error {
+	s, config := v.s, v.s.l.Config
+	if _, ok := config.Slots(ipam.FamilyOf(r.Block.Addr())).Index(r.Block); !ok {
+		return v.lose(ctx, r, &owner{err: fmt.Errorf("%s is no block of the pool %s", r.Block, config.Pool)})
 	}
 	if r.State == Lost {
-		if done, err := s.dropUnused(ctx, r); done || err != nil {
+		if done, err := v.dropUnused(ctx, r); done || err != nil {
 			return err
 		}
-		if s.free(s.path(r.Block), reassert) != nil {
+		if s.view.free(s.now, s.path(r.Block), reassert) != nil {
 			return nil // the other one's turn
 		}
 	}
 	index, err := s.store.Create(ctx, s.path(r.Block), s.content(r))
 	if errors.Is(err, ipam.ErrConflict) {
 		o, err := s.owner(ctx, s.path(r.Block))
-		return s.compare(ctx, r, o, err)
+		return v.compare(ctx, r, o, err)
 	}
 	if err != nil {
 		return fmt.Errorf("create block %s again: %w", r.Block, err)
 	}
-	s.Logger.Warn("a block of this host was missing from the store and was created again", "pool", s.Config.Pool, "block", r.Block)
+	s.l.Logger.Warn("a block of this host was missing from the store and was created again", "pool", config.Pool, "block", r.Block)
 	return errors.Join(s.replace(ctx, r, r.as(Held, r.Claim, index)), s.agree(ctx))
 }
 
 // lose closes a block that the store has as another's. What is in use stays.
-func (s *session) lose(ctx context.Context, r Record, o *owner) error {
+func (v *verifier) lose(ctx context.Context, r Record, o *owner) error {
+	s := v.s
 	s.view.note(s.path(r.Block), o.index)
 	if r.State == Lost {
-		_, err := s.dropUnused(ctx, r)
-		return errors.Join(err, s.writeView())
+		_, err := v.dropUnused(ctx, r)
+		return errors.Join(err, s.view.write())
 	}
 	owner := o.Host.NodeName + " (" + o.Host.Instance + ")"
 	if o.err != nil {
 		owner = "unknown: " + o.err.Error()
 	}
-	s.Logger.Error("a block of this host is owned by another: it gives out no more addresses of it", "pool", s.Config.Pool, "block", r.Block, "owner", owner)
-	return errors.Join(s.writeView(), s.replace(ctx, r, r.as(Lost, r.Claim, 0)))
+	s.l.Logger.Error("a block of this host is owned by another: it gives out no more addresses of it", "pool", s.l.Config.Pool, "block", r.Block, "owner", owner)
+	return errors.Join(s.view.write(), s.replace(ctx, r, r.as(Lost, r.Claim, 0)))
 }
 
 // dropUnused removes the record of a lost block without leases.
-func (s *session) dropUnused(ctx context.Context, r Record) (done bool, err error) {
-	used, err := s.used(ctx, r.Block)
+func (v *verifier) dropUnused(ctx context.Context, r Record) (done bool, err error) {
+	used, err := v.s.l.ledger.used(ctx, r.Block)
 	if err != nil || used {
 		return false, err
 	}
-	if err := s.remember(r); err != nil {
-		return false, err
-	}
-	return true, s.drop(ctx, r)
-}
-
-func (s *session) used(ctx context.Context, b ipam.Block) (bool, error) {
-	unlock, err := s.Addresses.Lock(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer unlock()
-	leases, _, err := s.Addresses.LastUse(b)
-	return leases > 0, err
+	return true, v.s.drop(ctx, r)
 }
 
 // removeLate deletes entries of claims that this host has given up: they arrived late, or came
 // back with a snapshot.
-func (s *session) removeLate(ctx context.Context) error {
+func (v *verifier) removeLate(ctx context.Context) error {
+	s := v.s
 	for _, p := range s.view.Past {
 		_, listed := s.view.entries[p.Path]
 		if !listed || s.hasRecord(p.Path) {
@@ -280,7 +259,7 @@ func (s *session) removeLate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !s.owns(o) || o.ClaimID != p.Claim {
+		if !o.isOurs() || o.ClaimID != p.Claim {
 			continue
 		}
 		if err := s.store.Delete(ctx, p.Path, o.index); err != nil && !errors.Is(err, ipam.ErrConflict) {
@@ -288,8 +267,4 @@ func (s *session) removeLate(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (s *session) hasRecord(path string) bool {
-	return slices.ContainsFunc(s.records.Blocks, func(r Record) bool { return s.path(r.Block) == path })
 }

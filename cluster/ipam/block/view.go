@@ -52,7 +52,8 @@ type view struct {
 	Former []string `json:"former,omitempty"`
 	// entries are those of the last listing, by path.
 	entries map[string]uint64
-	// written is the file.
+	// dir has the file, and written is its content.
+	dir     disk
 	written []byte
 }
 
@@ -69,8 +70,8 @@ type suspect struct {
 	At    moment `json:"at"`
 }
 
-func (l *Leases) readView(now moment) (*view, error) {
-	data, err := l.pool.read(viewFile)
+func readView(dir disk, now moment) (*view, error) {
+	data, err := dir.read(viewFile)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +81,11 @@ func (l *Leases) readView(now moment) (*view, error) {
 	}
 	switch {
 	case errors.Is(err, files.ErrLater):
-		return nil, fmt.Errorf("%s: %w: until then no block is claimed or given back", l.pool.pathOf(viewFile), err)
+		return nil, fmt.Errorf("%s: %w: until then no block is claimed or given back", dir.pathOf(viewFile), err)
 	case err != nil:
 		v = &view{Restored: now} // what was seen is not known
 	}
-	v.Version, v.written = viewVersion, data
+	v.Version, v.dir, v.written = viewVersion, dir, data
 	if v.Gone == nil {
 		v.Gone = map[string]moment{}
 	}
@@ -123,29 +124,22 @@ func (v *view) had(path string) {
 	}
 }
 
-func (s *session) writeView() error {
-	data, err := json.Marshal(s.view)
-	if err != nil || bytes.Equal(data, s.view.written) {
+func (v *view) write() error {
+	data, err := json.Marshal(v)
+	if err != nil || bytes.Equal(data, v.written) {
 		return err
 	}
-	s.view.written = data
-	return s.pool.write(viewFile, data)
+	v.written = data
+	return v.dir.write(viewFile, data)
 }
 
 // look lists the blocks of the pool, and notes what has changed since the last listing.
 func (s *session) look(ctx context.Context) error {
-	listing, err := s.store.List(ctx, ipam.BlocksPrefix(s.Config.Pool), 0)
+	listing, err := s.store.List(ctx, ipam.BlocksPrefix(s.l.Config.Pool), 0)
 	if err != nil {
 		return err
 	}
-	s.now = s.moment(s.host.Boot)
-	s.view.update(listing, s.now, s.own())
-	return s.writeView()
-}
-
-// own returns the indexes of the host's own blocks by path, 0 for those that it gives back.
-func (s *session) own() map[string]uint64 {
-	own := map[string]uint64{}
+	own := map[string]uint64{} // 0 for those that are given back
 	for _, r := range s.records.Blocks {
 		switch r.State {
 		case Held:
@@ -154,10 +148,12 @@ func (s *session) own() map[string]uint64 {
 			own[s.path(r.Block)] = 0
 		}
 	}
-	return own
+	s.now = s.l.machine.moment(s.host.Boot)
+	s.view.update(listing, s.now, own)
+	return s.view.write()
 }
 
-// update compares a listing with the last one. own are this host's blocks.
+// update compares a listing with the last one. own are the indexes of this host's blocks by path.
 func (v *view) update(listing ipam.Listing, now moment, own map[string]uint64) {
 	v.entries = make(map[string]uint64, len(listing.Entries))
 	seen := make(map[string]uint64, len(listing.Entries))
@@ -191,20 +187,12 @@ func (v *view) forget(now moment) {
 }
 
 // free returns why a slot may not be claimed now. Nil: it may.
-func (s *session) free(path string, wait time.Duration) error {
-	v := s.view
+func (v *view) free(now moment, path string, wait time.Duration) error {
 	switch {
-	case s.now.within(wait, v.Restored):
+	case now.within(wait, v.Restored):
 		return fmt.Errorf("%w: the store was restored from a snapshot: blocks are claimed %s after that was found", ipam.ErrExhausted, wait)
-	case s.now.within(wait, v.Gone[path]):
+	case now.within(wait, v.Gone[path]):
 		return fmt.Errorf("%w: another host had the block until now: it is claimed %s after that", ipam.ErrExhausted, wait)
 	}
 	return nil
-}
-
-// remember keeps a claim that the host gives up, before its record is dropped.
-func (s *session) remember(r Record) error {
-	s.view.Past = append(s.view.Past, past{s.path(r.Block), r.Claim})
-	s.view.Past = s.view.Past[max(0, len(s.view.Past)-mostPast):]
-	return s.writeView()
 }

@@ -34,30 +34,22 @@ var errNoConnection = errors.New("the store is left to the program " + program)
 // knows when the store would have been asked: then the program is executed, which does.
 type noConnection struct{ asked bool }
 
-func (n *noConnection) Open() (pools.Store, pools.Host, error) {
+func (n *noConnection) ask() error {
 	n.asked = true
-	return nil, pools.Host{}, errNoConnection
+	return errNoConnection
 }
 
-func (n *noConnection) Fence() (time.Duration, error) {
-	n.asked = true
-	return 0, errNoConnection
-}
+func (n *noConnection) Open() (pools.Store, pools.Host, error) { return nil, pools.Host{}, n.ask() }
 
-func (n *noConnection) Index(context.Context, string, string) (int, error) {
-	n.asked = true
-	return 0, errNoConnection
-}
+func (n *noConnection) Fence() (time.Duration, error) { return 0, n.ask() }
+
+func (n *noConnection) Index(context.Context, string, string) (int, error) { return 0, n.ask() }
 
 func (n *noConnection) Ended(context.Context, string, string) (time.Time, error) {
-	n.asked = true
-	return time.Time{}, errNoConnection
+	return time.Time{}, n.ask()
 }
 
-func (n *noConnection) Gone(context.Context, string) (bool, error) {
-	n.asked = true
-	return false, errNoConnection
-}
+func (n *noConnection) Gone(context.Context, string) (bool, error) { return false, n.ask() }
 
 // verbs are those of allocnet-ipam with a connection, which may be nil.
 type verbs struct{ connect Connect }
@@ -69,13 +61,13 @@ func Type(connect Connect) *plugin.Type {
 	return &plugin.Type{Add: x.add, Check: x.check, Del: x.del, Status: x.status}
 }
 
-// plugin returns the plugin; asked tells afterwards whether the store was missing.
-func (x verbs) plugin() (p *ipamplugin.Plugin, asked func() bool) {
-	if x.connect != nil {
-		return &ipamplugin.Plugin{Connect: x.connect, InUse: netns.Addresses}, func() bool { return false }
+// plugin returns the plugin, and what tells afterwards whether the store was missing.
+func (x verbs) plugin() (*ipamplugin.Plugin, *noConnection) {
+	connect, none := x.connect, &noConnection{}
+	if connect == nil {
+		connect = func(*pools.Config) ipamplugin.Connection { return none }
 	}
-	none := &noConnection{}
-	return &ipamplugin.Plugin{Connect: func(*pools.Config) ipamplugin.Connection { return none }, InUse: netns.Addresses}, func() bool { return none.asked }
+	return &ipamplugin.Plugin{Connect: connect, InUse: netns.Addresses}, none
 }
 
 func ownCall(c *plugin.Call) ipamplugin.Call {
@@ -83,9 +75,9 @@ func ownCall(c *plugin.Call) ipamplugin.Call {
 }
 
 func (x verbs) add(c *plugin.Call) (*current.Result, error) {
-	p, asked := x.plugin()
+	p, none := x.plugin()
 	result, err := p.Add(c.Ctx, ownCall(c))
-	if err == nil || !asked() {
+	if err == nil || !none.asked {
 		return result, err
 	}
 	path, err := findOwnIPAM(c)
@@ -101,9 +93,9 @@ func (x verbs) add(c *plugin.Call) (*current.Result, error) {
 
 // del succeeds without the store. With it, others get a reserved address earlier.
 func (x verbs) del(c *plugin.Call) error {
-	p, asked := x.plugin()
+	p, none := x.plugin()
 	err := p.Del(c.Ctx, ownCall(c))
-	if !asked() {
+	if !none.asked {
 		return err
 	}
 	if path, missing := findOwnIPAM(c); missing == nil {
@@ -118,9 +110,9 @@ func (x verbs) check(c *plugin.Call) error {
 }
 
 func (x verbs) status(c *plugin.Call) error {
-	p, asked := x.plugin()
+	p, none := x.plugin()
 	err := p.Status(c.Ctx, ownCall(c))
-	if err == nil || !asked() {
+	if err == nil || !none.asked {
 		return err
 	}
 	path, err := findOwnIPAM(c)

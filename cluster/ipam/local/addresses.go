@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/leases"
 )
 
@@ -224,9 +225,5 @@ func (a *Addresses) Remove(ctx context.Context, address netip.Addr, owner ipam.O
 
 // Forget removes the history of a block. The lease lock is held.
 func (a *Addresses) Forget(b ipam.Block) error {
-	err := os.Remove(filepath.Join(a.dir, ipam.BlockName(b)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return files.Remove(filepath.Join(a.dir, ipam.BlockName(b)))
 }

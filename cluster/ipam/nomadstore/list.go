@@ -31,11 +31,6 @@ const (
 // List implements ipam.Store. While others change variables the pages of a long list are not of
 // one instant: its index is that of the first page, so that the next List does not wait.
 func (s *Store) List(ctx context.Context, prefix string, after uint64) (ipam.Listing, error) {
-	return s.list(ctx, prefix, after, s.do)
-}
-
-// list lists variables by a way to send requests.
-func (s *Store) list(ctx context.Context, prefix string, after uint64, do sending) (ipam.Listing, error) {
 	if err := s.requireNamespace(ctx); err != nil {
 		return ipam.Listing{}, err
 	}
@@ -47,7 +42,7 @@ func (s *Store) list(ctx context.Context, prefix string, after uint64, do sendin
 	}
 	var listing ipam.Listing
 	for range mostPages {
-		answer, err := do(ctx, r)
+		answer, err := s.read(ctx, r)
 		if err != nil {
 			return ipam.Listing{}, err
 		}

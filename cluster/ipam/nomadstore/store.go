@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/rest"
@@ -22,25 +24,35 @@ type Store struct {
 	client    *rest.Client
 	namespace string
 	// exists is whether the namespace exists, or is not known to be missing.
-	exists atomic.Bool
+	exists *atomic.Bool
+	// stale: see Stale.
+	stale bool
 }
 
 var _ ipam.Store = (*Store)(nil)
 
+// mostLag is for how long a server that answers may not have heard of the leader: what it knows is
+// nearly as new as what the leader does. Elections take less.
+const mostLag = 5 * time.Second
+
+// Stale returns the store with reads that any server answers, and not the leader alone. They may
+// be old, usually by less than a second, and an index may be lower than one that was read before.
+// What must not be old is read from the Store itself.
+func (s *Store) Stale() ipam.Store {
+	stale := *s
+	stale.stale = true
+	return &stale
+}
+
 // New returns a store. It sends no request. Empty: Nomad's namespace default.
 func New(client *rest.Client, namespace string) *Store {
-	return &Store{client: client, namespace: cmp.Or(namespace, "default")}
+	return &Store{client: client, namespace: cmp.Or(namespace, "default"), exists: &atomic.Bool{}}
 }
 
 // Get implements ipam.Store. The content of a variable that another program has written is
 // empty.
 func (s *Store) Get(ctx context.Context, path string) (ipam.Entry, error) {
-	return s.get(ctx, path, s.do)
-}
-
-// get reads a variable by a way to send requests.
-func (s *Store) get(ctx context.Context, path string, do sending) (ipam.Entry, error) {
-	answer, err := do(ctx, request(http.MethodGet, path))
+	answer, err := s.read(ctx, request(http.MethodGet, path))
 	if err != nil {
 		return ipam.Entry{}, err
 	}
@@ -94,7 +106,7 @@ func (s *Store) Delete(ctx context.Context, path string, index uint64) error {
 		return err
 	}
 	// To Nomad, a missing variable is a conflict, too, and looks as a locked one does.
-	switch _, getErr := s.Get(ctx, path); {
+	switch _, getErr := s.do(ctx, request(http.MethodGet, path)); {
 	case errors.Is(getErr, ipam.ErrNotFound):
 		return nil
 	case getErr != nil:
@@ -107,8 +119,20 @@ func request(method, path string) rest.Request {
 	return rest.Request{Method: method, Path: "/v1/var/" + path, Query: url.Values{}, MostBytes: mostBytes}
 }
 
-// sending sends a request to read.
-type sending func(ctx context.Context, r rest.Request) (rest.Answer, error)
+// read sends a request to read. The leader is asked if the server that answers is cut from it.
+func (s *Store) read(ctx context.Context, r rest.Request) (rest.Answer, error) {
+	if s.stale {
+		r.Query.Set("stale", "")
+		answer, err := s.do(ctx, r)
+		if err != nil || answer.LastContact <= mostLag {
+			return answer, err
+		}
+		r.Query.Del("stale")
+		r.Query.Del("index")
+		r.Wait = 0
+	}
+	return s.do(ctx, r)
+}
 
 // do sends a request to the namespace.
 func (s *Store) do(ctx context.Context, r rest.Request) (rest.Answer, error) {
@@ -121,4 +145,27 @@ func (s *Store) do(ctx context.Context, r rest.Request) (rest.Answer, error) {
 		return rest.Answer{}, s.classify(r, err)
 	}
 	return answer, nil
+}
+
+// requireNamespace fails if Nomad says that the namespace does not exist: Nomad would write
+// variables into it all the same, which no policy of a namespace gives rights to, and which are
+// not seen. It asks until there is an answer. A token that may not ask, and a Nomad that does
+// not answer, are no error.
+func (s *Store) requireNamespace(ctx context.Context) error {
+	if s.namespace == "default" || s.exists.Load() {
+		return nil
+	}
+	r := rest.Request{Method: http.MethodGet, Path: "/v1/namespace/" + url.PathEscape(s.namespace), Query: url.Values{}, MostBytes: mostBytes}
+	_, err := s.client.Do(ctx, r)
+	var answer *rest.Error
+	switch {
+	case err == nil:
+		s.exists.Store(true)
+	case !errors.As(err, &answer):
+	case answer.Status == http.StatusForbidden:
+		s.exists.Store(true)
+	case answer.Status == http.StatusNotFound && strings.TrimSpace(string(answer.Body)) == "Namespace not found":
+		return fmt.Errorf("%w: %w: %q at %s: nomad namespace apply %s", ipam.ErrRefused, ipam.ErrNoNamespace, s.namespace, s.client.Address(), s.namespace)
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ const (
 // them: all or none. An attachment that has addresses gets the same again, and keeps them if
 // the call fails.
 func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error) {
-	if err := p.validate(r); err != nil {
+	if err := validate(p.o.Config, r); err != nil {
 		return nil, err
 	}
 	if err := p.agreed(); err != nil {
@@ -47,7 +47,7 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 	others := slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return hasFamily(fixed, f) })
 	var found []netip.Addr
 	if len(others) > 0 {
-		found, err = p.addFromBlocks(ctx, r.Owner, others)
+		found, err = (&adding{p, r.Owner, others}).add(ctx)
 	}
 	if len(fixed) > 0 && err != nil {
 		err = errors.Join(err, p.reserved.Restore(ctx, r.Owner, before))
@@ -57,7 +57,7 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 	if err != nil {
 		return nil, err
 	}
-	return p.assign(append(fixed, found...))
+	return assign(p.o.Config, append(fixed, found...))
 }
 
 func hasFamily(addresses []netip.Addr, f ipam.Family) bool {
@@ -66,7 +66,7 @@ func hasFamily(addresses []netip.Addr, f ipam.Family) bool {
 
 // validate requires an attachment, a key that can be stored as it is, and addresses of the pool
 // of different families.
-func (p *Pool) validate(r ipam.Request) error {
+func validate(c *ipam.Config, r ipam.Request) error {
 	if r.Owner.ContainerID == "" || r.Owner.Interface == "" {
 		return fmt.Errorf("%w: attachment %q of container %q: want both", ipam.ErrInvalid, r.Owner.Interface, r.Owner.ContainerID)
 	}
@@ -74,8 +74,8 @@ func (p *Pool) validate(r ipam.Request) error {
 		return err
 	}
 	for i, address := range r.Addresses {
-		if !p.o.Config.IsReserved(address) {
-			return fmt.Errorf("%w: requested address %s is in no reserved range of the pool %s (%v), or excluded, or a gateway", ipam.ErrInvalid, address, p.o.Config.Pool, p.o.Config.Reserved)
+		if !c.IsReserved(address) {
+			return fmt.Errorf("%w: requested address %s is in no reserved range of the pool %s (%v), or excluded, or a gateway", ipam.ErrInvalid, address, c.Pool, c.Reserved)
 		}
 		if hasFamily(r.Addresses[:i], ipam.FamilyOf(address)) {
 			return fmt.Errorf("%w: requested addresses are %v: want one of each family", ipam.ErrInvalid, r.Addresses)
@@ -85,14 +85,14 @@ func (p *Pool) validate(r ipam.Request) error {
 }
 
 // assign returns the addresses as an attachment's, in the order of the families.
-func (p *Pool) assign(addresses []netip.Addr) ([]ipam.Assigned, error) {
+func assign(c *ipam.Config, addresses []netip.Addr) ([]ipam.Assigned, error) {
 	var all []ipam.Assigned
-	for _, f := range p.o.Config.Families() {
+	for _, f := range c.Families() {
 		for _, address := range addresses {
 			if ipam.FamilyOf(address) != f {
 				continue
 			}
-			a, err := p.o.Config.Assign(address)
+			a, err := c.Assign(address)
 			if err != nil {
 				return nil, err
 			}
@@ -107,7 +107,9 @@ func (p *Pool) assign(addresses []netip.Addr) ([]ipam.Assigned, error) {
 func (p *Pool) addReserved(ctx context.Context, r ipam.Request) (found, before []netip.Addr, err error) {
 	var families []ipam.Family
 	if p.o.Config.Sticky && r.Job.Key != "" && len(r.Addresses) == 0 {
-		families = slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return p.o.Config.ReservedCount(f) == 0 })
+		families = slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool {
+			return !slices.ContainsFunc(p.o.Config.Reserved, func(p netip.Prefix) bool { return ipam.FamilyOf(p.Addr()) == f })
+		})
 	}
 	if len(families)+len(r.Addresses) == 0 {
 		return nil, nil, nil
@@ -129,8 +131,16 @@ func (p *Pool) addReserved(ctx context.Context, r ipam.Request) (found, before [
 	return found, before, nil
 }
 
-// addFromBlocks takes addresses that no other host is seen to use.
-func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []ipam.Family) ([]netip.Addr, error) {
+// adding takes addresses from blocks for an attachment.
+type adding struct {
+	p        *Pool
+	owner    ipam.Owner
+	families []ipam.Family
+}
+
+// add takes addresses that no other host is seen to use.
+func (a *adding) add(ctx context.Context) ([]netip.Addr, error) {
+	p := a.p
 	var used, all []netip.Addr // all were made by this call
 	giveBack := func(err error) error {
 		if len(all) == 0 {
@@ -138,10 +148,10 @@ func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []i
 		}
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), returnTimeout)
 		defer cancel()
-		return errors.Join(err, p.local.Return(limited, owner, all))
+		return errors.Join(err, p.local.Return(limited, a.owner, all))
 	}
 	for range probeAttempts {
-		existing, made, err := p.take(ctx, owner, families)
+		existing, made, err := a.take(ctx)
 		if err != nil {
 			return nil, giveBack(err)
 		}
@@ -154,7 +164,7 @@ func (p *Pool) addFromBlocks(ctx context.Context, owner ipam.Owner, families []i
 		}
 		for _, address := range used {
 			p.o.Logger.Error("another host uses an address of a block of this host: it is not given out for an hour", "address", address)
-			if err := p.local.Quarantine(ctx, owner, address); err != nil {
+			if err := p.local.Quarantine(ctx, a.owner, address); err != nil {
 				return nil, giveBack(err)
 			}
 		}
@@ -179,7 +189,7 @@ func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.
 		}
 	}
 	if len(used) > 0 {
-		if err := p.countConflicts(ctx, len(used)); err != nil {
+		if err := p.conflicts.add(ctx, len(used)); err != nil {
 			p.o.Logger.Warn("count addresses in use elsewhere", "addresses", used, "error", err)
 		}
 	}
@@ -187,25 +197,25 @@ func (p *Pool) probe(ctx context.Context, addresses []netip.Addr) (used []netip.
 }
 
 // take takes addresses from the blocks that this host has, or else from new ones.
-func (p *Pool) take(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
+func (a *adding) take(ctx context.Context) (existing, made []netip.Addr, err error) {
 	limited, stop := context.WithTimeoutCause(ctx, claimTimeout, errSlow)
 	defer stop()
-	if err := p.blocks.Refresh(limited); err != nil {
-		p.o.Logger.Warn("verify the blocks of this host: it is repeated later", "error", err)
+	if err := a.p.blocks.Refresh(limited); err != nil {
+		a.p.o.Logger.Warn("verify the blocks of this host: it is repeated later", "error", err)
 	}
-	existing, made, _, err = p.takeHeld(ctx, owner, families)
+	existing, made, _, err = a.takeHeld(ctx)
 	if !errors.Is(err, ipam.ErrExhausted) && !errors.Is(err, ipam.ErrFenced) {
 		return existing, made, err
 	}
-	return p.takeNew(limited, owner, families)
+	return a.takeNew(limited)
 }
 
 var errSlow = fmt.Errorf("%w: no answer in %s", ipam.ErrUnavailable, claimTimeout)
 
 // takeHeld takes addresses from the blocks that this host has, and returns which those are.
-func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, held *block.Overview, err error) {
-	existing, made, err = p.local.Take(ctx, owner, families, func() ([]ipam.Block, error) {
-		if held, err = p.blocks.Overview(); err != nil {
+func (a *adding) takeHeld(ctx context.Context) (existing, made []netip.Addr, held *block.Overview, err error) {
+	existing, made, err = a.p.local.Take(ctx, a.owner, a.families, func() ([]ipam.Block, error) {
+		if held, err = a.p.blocks.Overview(); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(held.Blocks, func(r block.Record) bool { return r.State == block.Held }) {
@@ -218,8 +228,8 @@ func (p *Pool) takeHeld(ctx context.Context, owner ipam.Owner, families []ipam.F
 
 // takeNew claims blocks until they have addresses for the attachment. Those that wait for
 // another process to claim one may find that it is enough for them.
-func (p *Pool) takeNew(ctx context.Context, owner ipam.Owner, families []ipam.Family) (existing, made []netip.Addr, err error) {
-	unlock, err := p.lock(ctx, "claim.lock")
+func (a *adding) takeNew(ctx context.Context) (existing, made []netip.Addr, err error) {
+	unlock, err := a.p.lock(ctx, "claim.lock")
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ipam.ErrExhausted, err)
 	}
@@ -227,12 +237,12 @@ func (p *Pool) takeNew(ctx context.Context, owner ipam.Owner, families []ipam.Fa
 	for range claimAttempts {
 		var full *local.FullError
 		var held *block.Overview
-		existing, made, held, err = p.takeHeld(ctx, owner, families)
+		existing, made, held, err = a.takeHeld(ctx)
 		switch {
 		case errors.As(err, &full):
-			err = p.claim(ctx, full.Families, held.Open())
+			err = a.claim(ctx, full.Families, held.Open())
 		case errors.Is(err, ipam.ErrFenced):
-			err = p.blocks.Verify(ctx)
+			err = a.p.blocks.Verify(ctx)
 		default:
 			return existing, made, err
 		}
@@ -263,13 +273,13 @@ func unclaimed(err, full error, waiting string) error {
 	return errdefs.As(errdefs.Of(err), fmt.Errorf("%w; a new block: %w", full, err))
 }
 
-func (p *Pool) claim(ctx context.Context, families []ipam.Family, open []ipam.Block) error {
+func (a *adding) claim(ctx context.Context, families []ipam.Family, open []ipam.Block) error {
 	for _, f := range families {
-		claimed, err := p.blocks.Claim(ctx, f, open)
+		claimed, err := a.p.blocks.Claim(ctx, f, open)
 		if err != nil {
 			return err
 		}
-		p.o.Logger.Info("claimed a block", "block", claimed)
+		a.p.o.Logger.Info("claimed a block", "block", claimed)
 	}
 	return nil
 }

@@ -15,14 +15,14 @@ import (
 )
 
 // check requires a lease of an address, and the block it is from.
-func (p *Pool) check(owner ipam.Owner, address netip.Addr, have []netip.Addr, held *block.Overview) error {
+func check(c *ipam.Config, owner ipam.Owner, address netip.Addr, have []netip.Addr, held *block.Overview) error {
 	if !slices.Contains(have, address) {
 		return fmt.Errorf("%w: container %s, interface %s: want one of %s, and it has %v", ipam.ErrNoLease, owner.ContainerID, owner.Interface, address, have)
 	}
-	if !p.o.Config.Usable(address) {
+	if !c.Usable(address) {
 		return nil // a reserved one, which Verify looks after
 	}
-	b, _ := p.o.Config.BlockOf(address)
+	b, _ := c.BlockOf(address)
 	i := slices.IndexFunc(held.Blocks, func(r block.Record) bool { return r.Block == b })
 	switch {
 	case i < 0:

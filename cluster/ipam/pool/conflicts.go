@@ -8,37 +8,39 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
 )
 
-// conflictsName is the file with the number of addresses that a probe found in use. The plugins
-// that probe are processes of their own: the agent reads the file for its metric.
-const conflictsName = "conflicts"
+// conflicts is the number of addresses that a probe found in use on other hosts, in a file: the plugins
+// that probe are processes of their own, and the agent reads it for its metric.
+type conflicts struct {
+	path   string
+	logger hclog.Logger
+}
 
-func (p *Pool) conflictsFile() string { return filepath.Join(p.dir(), conflictsName) }
-
-// countConflicts adds to the number of addresses that other hosts were found to use.
-func (p *Pool) countConflicts(ctx context.Context, more int) error {
-	unlock, err := p.lock(ctx, conflictsName+".lock")
+func (c conflicts) add(ctx context.Context, more int) error {
+	unlock, err := files.LockFile(ctx, c.path+".lock", unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	before, err := p.conflicts()
+	before, err := c.read()
 	if err != nil {
-		p.o.Logger.Warn("the number of addresses in use elsewhere begins at 0 again", "error", err)
+		c.logger.Warn("the number of addresses in use elsewhere begins at 0 again", "error", err)
 	}
 	text := strconv.FormatUint(before+uint64(more), 10) + "\n"
-	return files.Replace(p.conflictsFile(), []byte(text), files.Options{})
+	return files.Replace(c.path, []byte(text), files.Options{})
 }
 
-// conflicts returns how many addresses other hosts were found to use before they were given out.
-func (p *Pool) conflicts() (uint64, error) {
-	data, err := files.Read(p.conflictsFile())
+// read returns how many addresses other hosts were found to use before they were given out.
+func (c conflicts) read() (uint64, error) {
+	data, err := files.Read(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -47,7 +49,7 @@ func (p *Pool) conflicts() (uint64, error) {
 	}
 	count, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 63)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %.32q: want a number", p.conflictsFile(), data)
+		return 0, fmt.Errorf("%s: %.32q: want a number", c.path, data)
 	}
 	return count, nil
 }

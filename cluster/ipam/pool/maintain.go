@@ -59,8 +59,10 @@ func (p *Pool) claimAhead(ctx context.Context, f ipam.Family) (ipam.Block, error
 	if err != nil || !low {
 		return ipam.Block{}, err
 	}
-	if reached, err := p.isReached(); err != nil || !reached {
-		return ipam.Block{}, err
+	if p.o.Config.Mode != ipam.ModeFlat {
+		if reached, err := p.blocks.IsReached(); err != nil || !reached {
+			return ipam.Block{}, err
+		}
 	}
 	unlock, err := p.lock(ctx, "claim.lock")
 	if err != nil {
@@ -72,14 +74,6 @@ func (p *Pool) claimAhead(ctx context.Context, f ipam.Family) (ipam.Block, error
 		return ipam.Block{}, err
 	}
 	return p.blocks.Claim(ctx, f, held)
-}
-
-// isReached tells whether other hosts, if networks of the pool span them, would reach a new block.
-func (p *Pool) isReached() (bool, error) {
-	if p.o.Config.Mode == ipam.ModeFlat {
-		return true, nil
-	}
-	return p.blocks.IsReached()
 }
 
 // isLow tells whether a family needs another block than those that the host has.

@@ -23,12 +23,43 @@ import (
 	"github.com/allocnet/allocnet/internal/files"
 )
 
+// Options are what a Pool needs.
+type Options struct {
+	// Config is required.
+	Config *ipam.Config
+	// Open returns the store, and who this host is. It is required, and called whenever the store
+	// is needed, which is not to add or remove addresses of blocks that the host has.
+	Open func() (ipam.Store, ipam.Host, error)
+	// Holder is asked whether an address or a block of another host can be taken over. Nil: it
+	// cannot.
+	Holder Holder
+	// Probe asks the network whether another host has an address before it is given out. Nil:
+	// it is not asked.
+	Probe func(ctx context.Context, address netip.Addr) (taken bool, err error)
+	// Grace is how long a node must be gone before others take what it had. 0: an hour.
+	Grace time.Duration
+	// Fence returns for how long new addresses are given out without having verified that the
+	// blocks are still this host's; 0 is 20 h. It is called to verify, and recorded for all
+	// processes. Nil: it stays as it was recorded last.
+	Fence func() (time.Duration, error)
+	// Now is the time. Nil: time.Now.
+	Now func() time.Time
+	// Logger is optional.
+	Logger hclog.Logger
+}
+
+// Holder says what Nomad knows of those who hold addresses and blocks.
+type Holder = reserved.Holder
+
 // Pool is a pool of addresses. It may be used concurrently, and by several processes.
 type Pool struct {
 	o        Options
 	local    *local.Addresses
 	blocks   *block.Leases
 	reserved *reserved.Addresses
+	// dir has the locks of the pool.
+	dir       string
+	conflicts conflicts
 }
 
 // New returns a pool. It does no I/O.
@@ -38,7 +69,8 @@ func New(o Options) *Pool {
 	}
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	o.Grace = cmp.Or(o.Grace, time.Hour)
-	p := &Pool{o: o, local: local.New(o.Config, o.Now)}
+	dir := filepath.Join(o.Config.StateDir, "ipam", "pools", o.Config.Pool)
+	p := &Pool{o: o, local: local.New(o.Config, o.Now), dir: dir, conflicts: conflicts{filepath.Join(dir, "conflicts"), o.Logger}}
 	p.blocks = block.New(block.Options{
 		Config: o.Config, Addresses: p.local, Connect: o.Open, Fence: o.Fence, Logger: o.Logger,
 	})
@@ -54,11 +86,7 @@ func New(o Options) *Pool {
 // processes of this host claim blocks one after the other, store.lock, under which they use the
 // store, and the lease lock. conflicts.lock is taken alone.
 func (p *Pool) lock(ctx context.Context, name string) (unlock func(), err error) {
-	return files.LockFile(ctx, filepath.Join(p.dir(), name), unix.LOCK_EX)
-}
-
-func (p *Pool) dir() string {
-	return filepath.Join(p.o.Config.StateDir, "ipam", "pools", p.o.Config.Pool)
+	return files.LockFile(ctx, filepath.Join(p.dir, name), unix.LOCK_EX)
 }
 
 // Del takes back the addresses of an attachment. It does not wait for the store, and it is no
@@ -93,7 +121,7 @@ func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Ad
 		return held.Closed
 	}
 	for _, address := range addresses {
-		if err := p.check(owner, address, have, held); err != nil {
+		if err := check(p.o.Config, owner, address, have, held); err != nil {
 			return err
 		}
 	}

@@ -537,7 +537,7 @@ func TestProbe(t *testing.T) {
 	h.clock = h.clock.Add(time.Hour)
 	h.requireAdd("b", "10.0.0.2")
 	h.requireConflicts(4)
-	if err := os.WriteFile(h.conflictsFile(), []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(h.conflicts.path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.requireConflicts(0)

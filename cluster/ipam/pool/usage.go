@@ -87,10 +87,12 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 	for _, f := range p.o.Config.Families() {
 		u.Families = append(u.Families, u.sum(f))
 	}
-	if u.Conflicts, err = p.conflicts(); err != nil {
+	if u.Conflicts, err = p.conflicts.read(); err != nil {
 		p.o.Logger.Debug("read the number of addresses in use elsewhere", "error", err) // begins at 0 again
 	}
-	u.Reserved, err = p.reservedHere(ctx)
+	leased, err := p.local.Leased(ctx)
+	u.Reserved = slices.DeleteFunc(leased, func(a netip.Addr) bool { return !p.o.Config.IsReserved(a) })
+	slices.SortFunc(u.Reserved, netip.Addr.Compare)
 	return u, err
 }
 
@@ -122,12 +124,4 @@ func (u *Usage) family(f ipam.Family) Count {
 		}
 	}
 	return Count{}
-}
-
-// reservedHere returns the reserved addresses that have a lease.
-func (p *Pool) reservedHere(ctx context.Context) ([]netip.Addr, error) {
-	all, err := p.local.Leased(ctx)
-	all = slices.DeleteFunc(all, func(a netip.Addr) bool { return !p.o.Config.IsReserved(a) })
-	slices.SortFunc(all, netip.Addr.Compare)
-	return all, err
 }

@@ -27,12 +27,12 @@ func TestFull(t *testing.T) {
 	h.mustTake(sticky("a", "web", "0"), "", 4)
 	h.mustTake(sticky("b", "web", "1"), "", 4)
 	h.mustFree("b")
-	all, err := h.List(t.Context())
+	all, err := h.list(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	rest := slices.DeleteFunc(addressesOf("10.0.0.16/30"), func(a netip.Addr) bool {
-		return slices.ContainsFunc(all, func(used Address) bool { return used.Address == a })
+		return slices.ContainsFunc(all, func(used ipam.AddressContent) bool { return used.Address == a })
 	})
 	if err := h.Reserve(t.Context(), rest[0], ipam.Job{Namespace: "default", Job: "db"}); err != nil {
 		t.Fatal(err)

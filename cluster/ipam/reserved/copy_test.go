@@ -215,7 +215,7 @@ func TestTakenBackAfterRestore(t *testing.T) {
 		"release": func(h *fakeHost) error { _, err := h.ReleaseNode(h.Context(), "node2"); return err },
 		"verify":  func(h *fakeHost) error { _, err := h.Verify(h.Context()); return err },
 		"list, verify": func(h *fakeHost) error {
-			_, e := h.List(h.Context())
+			_, e := h.list(h.Context())
 			_, err := h.Verify(h.Context())
 			return errors.Join(e, err)
 		},

@@ -141,27 +141,21 @@ func (s *session) abandon(ctx context.Context, address netip.Addr) error {
 // store that was restored, another's may have the index of the record.
 func (s *session) release(ctx context.Context, address netip.Addr, r *record) error {
 	for range attempts {
-		e, err := s.reread(ctx, address)
+		e, err := s.view.reread(ctx, address)
 		if err != nil {
 			return err
 		}
-		if !e.isHeld() || e.content.ClaimID != r.Content.ClaimID {
-			return s.discard(ctx, address) // a late request makes an entry that Verify gives back
+		if e.isHeld() && e.content.ClaimID == r.Content.ClaimID { // else a late request makes an entry that Verify gives back
+			_, err = s.view.save(ctx, s.freed(e.content, r), e.index)
 		}
-		if _, err = s.save(ctx, s.freed(e.content, r), e.index); err == nil {
-			return s.discard(ctx, address)
+		if err == nil {
+			_, err = s.put(ctx, address, nil) // if another process has changed the record, it stays
 		}
 		if !errors.Is(err, errOvertaken) {
 			return err
 		}
 	}
 	return nil
-}
-
-// discard removes a record. If another process has changed it, it stays.
-func (s *session) discard(ctx context.Context, address netip.Addr) error {
-	_, err := s.put(ctx, address, nil)
-	return err
 }
 
 // freed is the content of an address that is given back. It is kept for its key, if it has one.
@@ -175,7 +169,7 @@ func (s *session) freed(content ipam.AddressContent, r *record) ipam.AddressCont
 	if r.Drop && !content.Reserved {
 		content.Job = ipam.Job{}
 	}
-	if !s.memory.Restored.IsZero() && !r.Released.After(s.memory.Restored) {
+	if restored := s.view.memory.Restored; !restored.IsZero() && !r.Released.After(restored) {
 		content.Host = ipam.Host{}
 	}
 	return content
@@ -199,13 +193,13 @@ func (s *session) abandoned(e *entry) ipam.AddressContent {
 		return content
 	}
 	family := ipam.FamilyOf(content.Address)
-	for address, other := range s.view {
+	for address, other := range s.view.entries {
 		if address != content.Address && other.isFor(content.Job, family) {
 			content.Job = ipam.Job{}
 			return content
 		}
 	}
-	if limit > 0 && s.countOf(content.Job) > limit {
+	if limit > 0 && s.view.countOf(content.Job) > limit {
 		content.Job = ipam.Job{}
 	}
 	return content
@@ -223,7 +217,7 @@ func (s *session) freeUnknown(ctx context.Context, address netip.Addr, e *entry)
 	}
 	content := s.abandoned(e)
 	content.Host = ipam.Host{}
-	_, err = s.save(ctx, content, e.index)
+	_, err = s.view.save(ctx, content, e.index)
 	if errors.Is(err, errOvertaken) {
 		return nil
 	}

@@ -134,7 +134,8 @@ func (m *model) request() ipam.Request {
 }
 
 func (m *model) address(f ipam.Family) netip.Addr {
-	return m.config.ReservedAt(f, m.random.IntN(m.config.ReservedCount(f)))
+	all := slices.Collect(m.config.ReservedOf(f))
+	return all[m.random.IntN(len(all))]
 }
 
 // occupy gives addresses to a namespace.
@@ -557,8 +558,8 @@ func (m *model) settle() {
 func (m *model) all() map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, f := range m.config.Families() {
-		for i := range m.config.ReservedCount(f) {
-			all[m.config.ReservedAt(f, i)] = true
+		for a := range m.config.ReservedOf(f) {
+			all[a] = true
 		}
 	}
 	return all

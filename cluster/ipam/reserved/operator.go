@@ -51,27 +51,12 @@ func (a *Addresses) Unreserve(ctx context.Context, address netip.Addr) error {
 		switch {
 		case e.isHeld():
 			return &content, nil
-		case e.err == nil && s.age(content.Freed) < quiet: // others have to wait, so they have to see it
+		case e.err == nil && s.now.age(content.Freed) < quiet: // others have to wait, so they have to see it
 			content.Job = ipam.Job{}
 			return &content, nil
 		}
-		return nil, s.remove(ctx, address, e)
+		return nil, s.view.remove(ctx, address, e)
 	})
-}
-
-// remove removes the entry of an address that no one holds.
-func (s *session) remove(ctx context.Context, address netip.Addr, e *entry) error {
-	if e.err != nil {
-		return e.err
-	}
-	err := s.store.Delete(ctx, ipam.AddressPath(s.a.o.Config.Pool, address), e.index)
-	if errors.Is(err, ipam.ErrConflict) {
-		return errOvertaken
-	}
-	if err == nil {
-		delete(s.memory.Entries, address)
-	}
-	return err
 }
 
 // change changes an entry to what the function returns, or does not for nil. It is called
@@ -83,47 +68,17 @@ func (a *Addresses) change(ctx context.Context, address netip.Addr, to func(*ses
 	}
 	defer s.close()
 	for range attempts {
-		e, err := s.reread(ctx, address)
+		e, err := s.view.reread(ctx, address)
 		if err != nil {
 			return err
 		}
 		content, err := to(s, e)
 		if err == nil && content != nil {
-			_, err = s.save(ctx, *content, e.index)
+			_, err = s.view.save(ctx, *content, e.index)
 		}
 		if !errors.Is(err, errOvertaken) {
 			return err
 		}
 	}
 	return fmt.Errorf("entry of reserved address %s: %w", address, errOvertaken)
-}
-
-// Address is a reserved address in a listing.
-type Address struct {
-	ipam.AddressContent
-	// Index is the entry's.
-	Index uint64
-	// Err is why the entry cannot be read. The address alone is known.
-	Err error
-}
-
-// List returns the addresses that are held or kept, or were, sorted. It changes nothing.
-func (a *Addresses) List(ctx context.Context) ([]Address, error) {
-	s, err := a.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	if err := s.readTrusted(ctx); err != nil {
-		return nil, err
-	}
-	var all []Address
-	for _, address := range sorted(s.view) {
-		e := s.view[address]
-		if e.index != 0 {
-			e.content.Address = address
-			all = append(all, Address{e.content, e.index, e.err})
-		}
-	}
-	return all, nil
 }

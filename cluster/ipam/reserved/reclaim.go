@@ -48,23 +48,21 @@ func (a *Addresses) Adopt(ctx context.Context, inUse func(netip.Addr) (bool, err
 			lives, err = a.o.Guard.Answers(ctx, s.store, s.host, e.content.Host.Instance)
 			answers[e.content.Host.Instance] = lives || err != nil
 		}
-		return s.unusedTwice(address, used || lives || err != nil), err
+		return s.view.unusedTwice(address, used || lives || err != nil), err
 	})
 }
 
 // unusedTwice returns whether an address was seen unused twice, some time apart.
-func (s *session) unusedTwice(address netip.Addr, used bool) bool {
-	if s.memory.Unused == nil {
-		s.memory.Unused = map[netip.Addr]time.Time{}
-	}
-	since, seen := s.memory.Unused[address]
+func (v *view) unusedTwice(address netip.Addr, used bool) bool {
+	unused := v.memory.Unused
+	since, seen := unused[address]
 	switch {
 	case used:
-		delete(s.memory.Unused, address)
-	case !seen || since.After(s.now()):
-		s.memory.Unused[address] = s.now()
-	case s.age(since) >= adoptGrace:
-		delete(s.memory.Unused, address)
+		delete(unused, address)
+	case !seen || since.After(v.now()):
+		unused[address] = v.now()
+	case v.now.age(since) >= adoptGrace:
+		delete(unused, address)
 		return true
 	}
 	return false
@@ -82,14 +80,14 @@ func (a *Addresses) freeIf(ctx context.Context, isFreed func(*session, netip.Add
 	}
 	var done []netip.Addr
 	var errs []error
-	for _, address := range sorted(s.view) {
-		e := s.view[address]
+	for _, address := range sorted(s.view.entries) {
+		e := s.view.entries[address]
 		if !e.isHeld() || e.content.Host.Instance == s.host.Instance {
 			continue
 		}
 		is, err := isFreed(s, address, e)
 		if is {
-			if _, err = s.save(ctx, s.abandoned(e), e.index); err == nil {
+			if _, err = s.view.save(ctx, s.abandoned(e), e.index); err == nil {
 				done = append(done, address)
 			}
 		}
@@ -113,17 +111,15 @@ func (s *session) isGone(ctx context.Context, h ipam.Host) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	since, seen := s.memory.Gone[nodeID]
+	nodes := s.view.memory.Gone
+	since, seen := nodes[nodeID]
 	switch {
 	case !gone:
-		delete(s.memory.Gone, nodeID)
+		delete(nodes, nodeID)
 	case !seen || since.After(s.now()):
-		if s.memory.Gone == nil {
-			s.memory.Gone = map[string]time.Time{}
-		}
-		s.memory.Gone[nodeID] = s.now()
+		nodes[nodeID] = s.now()
 	default:
-		return s.age(since) >= s.a.o.Grace, nil
+		return s.now.age(since) >= s.a.o.Grace, nil
 	}
 	return false, nil
 }

@@ -22,18 +22,18 @@ const maxSticky = 4096
 // takeByKey takes the address of a family that is kept for the job's key, else one that is
 // reserved for the job, else one that is free, else the one that was not used for longest. A
 // BusyError is of one that will be free soon.
-func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ipam.Family) (netip.Addr, error) {
+func (t *attempt) takeByKey(ctx context.Context, family ipam.Family) (netip.Addr, error) {
 	var soon *BusyError
-	candidates := s.candidates(request.Job, family)
+	candidates := t.candidates(family)
 	for i := 0; ; i++ {
-		if address := s.keptFor(request, family); address.IsValid() {
-			return address, s.take(ctx, address, claimant{Request: request})
+		if address := t.kept(family); address.IsValid() {
+			return address, (&claim{s: t.s, address: address, Request: t.request}).take(ctx)
 		}
 		if i == len(candidates) {
 			break
 		}
 		c := candidates[i]
-		err := s.take(ctx, c.address, claimant{Request: request, evicts: c.evicts})
+		err := (&claim{s: t.s, address: c.address, Request: t.request, evicts: c.evicts}).take(ctx)
 		var busy *BusyError
 		var refused *RefusedError
 		switch {
@@ -48,18 +48,18 @@ func (s *session) takeByKey(ctx context.Context, request ipam.Request, family ip
 	if soon != nil {
 		return netip.Addr{}, soon
 	}
-	return netip.Addr{}, s.full(request.Job, family)
+	return netip.Addr{}, t.full(family)
 }
 
-// keptFor returns the address of a family that is held or kept for the key of a request. If
+// kept returns the address of a family that is held or kept for the key of the request. If
 // there are several, it is one that the attachment itself holds, or the first.
-func (s *session) keptFor(request ipam.Request, family ipam.Family) (found netip.Addr) {
-	for _, address := range sorted(s.view) {
-		e := s.view[address]
-		if !e.isFor(request.Job, family) {
+func (t *attempt) kept(family ipam.Family) (found netip.Addr) {
+	for _, address := range sorted(t.s.view.entries) {
+		e := t.s.view.entries[address]
+		if !e.isFor(t.request.Job, family) {
 			continue
 		}
-		if e.isHeld() && e.content.Owner == request.Owner {
+		if e.isHeld() && e.content.Owner == t.request.Owner {
 			return address
 		}
 		if !found.IsValid() {
@@ -84,10 +84,11 @@ type candidate struct {
 }
 
 // candidates returns what a new key may get, best first.
-func (s *session) candidates(job ipam.Job, family ipam.Family) []candidate {
+func (t *attempt) candidates(family ipam.Family) []candidate {
 	var own, free, kept []candidate
-	for _, address := range sequence(s.a.o.Config, job, family) {
-		switch e := s.view.at(address); {
+	view, config, job := t.s.view, t.s.a.o.Config, t.request.Job
+	for _, address := range sequence(config, job, family) {
+		switch e := view.at(address); {
 		case e.index == 0:
 			free = append(free, candidate{address: address})
 		case !e.isFree():
@@ -95,7 +96,7 @@ func (s *session) candidates(job ipam.Job, family ipam.Family) []candidate {
 			if reservedFor(e.content.Job, job) {
 				own = append(own, candidate{address: address})
 			}
-		case s.age(e.content.Freed) < s.a.o.Config.Cooldown:
+		case t.s.now.age(e.content.Freed) < config.Cooldown:
 		case isKept(e.content):
 			kept = append(kept, candidate{address, true})
 		default:
@@ -103,7 +104,7 @@ func (s *session) candidates(job ipam.Job, family ipam.Family) []candidate {
 		}
 	}
 	slices.SortStableFunc(kept, func(x, y candidate) int {
-		return s.view.at(x.address).content.Freed.Compare(s.view.at(y.address).content.Freed)
+		return view.at(x.address).content.Freed.Compare(view.at(y.address).content.Freed)
 	})
 	return slices.Concat(own, free, kept)
 }
@@ -113,17 +114,12 @@ func reservedFor(reserved, job ipam.Job) bool {
 	return reserved.Key == "" && sameJob(reserved, job) && (reserved.Group == "" || reserved.Group == job.Group)
 }
 
-// isEvictable returns whether an address that is kept for a key may be given to another key.
-func (s *session) isEvictable(e *entry) bool {
-	return e.isFree() && !e.content.Reserved && s.age(e.content.Freed) >= s.a.o.Config.Cooldown
-}
-
 // sequence returns the reserved addresses of a family, beginning with one that the key
 // determines: hosts that take addresses for several keys at a time seldom want the same.
 func sequence(config *ipam.Config, job ipam.Job, family ipam.Family) []netip.Addr {
 	var all []netip.Addr
-	for i := 0; i < config.ReservedCount(family) && len(all) < maxSticky; i++ {
-		if address := config.ReservedAt(family, i); config.IsReserved(address) {
+	for address := range config.ReservedOf(family) {
+		if config.IsReserved(address) && len(all) < maxSticky {
 			all = append(all, address)
 		}
 	}

@@ -21,10 +21,10 @@ type session struct {
 	store   ipam.Store
 	host    ipam.Host
 	records map[netip.Addr]*record
-	memory  *memory
-	view    view
+	view    *view
+	now     clock
 	unlock  func()
-	// unconfirmed are the addresses that were taken for claimant.isNew.
+	// unconfirmed are the addresses that were taken for claim.isNew.
 	unconfirmed []netip.Addr
 	// isNew: see Guard.
 	isNew bool
@@ -38,7 +38,7 @@ func (a *Addresses) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wait for another process that uses the store of pool %s: %w", a.o.Config.Pool, err)
 	}
-	s := &session{a: a, unlock: unlock, view: view{}, silent: map[string]bool{}}
+	s := &session{a: a, unlock: unlock, now: a.o.Now, silent: map[string]bool{}}
 	prepared := false
 	defer func() { // also if the store panics: the engine recovers
 		if !prepared {
@@ -53,15 +53,14 @@ func (a *Addresses) open(ctx context.Context) (*session, error) {
 }
 
 func (s *session) prepare(ctx context.Context) (err error) {
-	if s.memory, err = s.a.records.remembered(); err != nil {
+	m, err := s.a.records.remembered()
+	if err != nil {
 		return err
-	}
-	if s.memory.Entries == nil {
-		s.memory.Entries = map[netip.Addr]rememberedEntry{}
 	}
 	if s.store, s.host, err = s.a.o.Open(); err != nil {
 		return err
 	}
+	s.view = newView(s.a, s.store, m)
 	if s.isNew, err = s.a.o.Guard.Identify(ctx, s.store, s.host); err != nil {
 		return err
 	}
@@ -71,16 +70,17 @@ func (s *session) prepare(ctx context.Context) (err error) {
 
 // close ends the session. What is remembered is a help: that it cannot be written is no error.
 func (s *session) close() {
-	if err := s.a.records.remember(s.memory); err != nil {
+	if err := s.a.records.remember(s.view.memory); err != nil {
 		s.a.o.Logger.Warn("remember the entries of the store", "error", err)
 	}
 	s.unlock()
 }
 
-func (s *session) now() time.Time { return s.a.o.Now() }
+// clock tells the time.
+type clock func() time.Time
 
 // age returns how long ago something was. What is in the future is now.
-func (s *session) age(t time.Time) time.Duration { return max(0, s.now().Sub(t)) }
+func (now clock) age(t time.Time) time.Duration { return max(0, now().Sub(t)) }
 
 // put changes the record of an address. It returns false if another process changed it,
 // which only marks what is to be given back.
@@ -93,6 +93,15 @@ func (s *session) put(ctx context.Context, address netip.Addr, changed *record) 
 		delete(s.records, address)
 	}
 	return true, nil
+}
+
+// mustPut is put for a record that no other process should change.
+func (s *session) mustPut(ctx context.Context, address netip.Addr, changed *record) error {
+	done, err := s.put(ctx, address, changed)
+	if err == nil && !done {
+		err = fmt.Errorf("reserved address %s was given back while it was taken", address)
+	}
+	return err
 }
 
 // newClaim returns what distinguishes one write from all others.

@@ -109,24 +109,31 @@ func (a *Addresses) attempt(ctx context.Context, request ipam.Request, families 
 		}
 		*agreed = true
 	}
-	if err := s.refresh(ctx, true); err != nil {
+	if err := s.view.refresh(ctx, true); err != nil {
 		return nil, err
 	}
-	found, err := s.takeAll(ctx, request, families)
+	t := &attempt{s, request}
+	found, err := t.take(ctx, families)
 	if err == nil {
-		err = s.confirm(ctx, request)
+		err = t.confirm(ctx)
 	}
 	return found, err
 }
 
-// takeAll takes the addresses. Those that are new are to be confirmed.
-func (s *session) takeAll(ctx context.Context, request ipam.Request, families []ipam.Family) ([]netip.Addr, error) {
-	if len(request.Addresses) > 0 {
-		return request.Addresses, s.takeRequested(ctx, request)
+// attempt is one to take the addresses of a request.
+type attempt struct {
+	s       *session
+	request ipam.Request
+}
+
+// take takes the addresses. Those that are new are to be confirmed.
+func (t *attempt) take(ctx context.Context, families []ipam.Family) ([]netip.Addr, error) {
+	if len(t.request.Addresses) > 0 {
+		return t.request.Addresses, t.takeRequested(ctx)
 	}
 	var found []netip.Addr
 	for _, family := range families {
-		address, err := s.takeByKey(ctx, request, family)
+		address, err := t.takeByKey(ctx, family)
 		if err != nil {
 			return nil, err
 		}
@@ -135,14 +142,74 @@ func (s *session) takeAll(ctx context.Context, request ipam.Request, families []
 	return found, nil
 }
 
-func (s *session) takeRequested(ctx context.Context, request ipam.Request) error {
+func (t *attempt) takeRequested(ctx context.Context) error {
+	request := t.request
 	request.Job.Key = "" // the addresses are kept for nothing but what an operator says
 	for _, address := range request.Addresses {
-		if !s.a.o.Config.IsReserved(address) {
+		if !t.s.a.o.Config.IsReserved(address) {
 			return &RefusedError{address, "it is in none of the pool's reserved ranges"}
 		}
-		if err := s.take(ctx, address, claimant{Request: request}); err != nil {
+		if err := (&claim{s: t.s, address: address, Request: request}).take(ctx); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// confirm keeps the new addresses of a request, unless other hosts have taken some at the same
+// time for the same key, or so many for the job that it has too many: then these are given
+// back. Hosts that write first and read then cannot all miss each other, but may all give
+// back: they begin again at different times.
+func (t *attempt) confirm(ctx context.Context) error {
+	s := t.s
+	if len(s.unconfirmed) == 0 {
+		return nil
+	}
+	if err := s.view.refresh(ctx, true); err != nil {
+		return err
+	}
+	for _, address := range s.unconfirmed {
+		if rival := t.rival(address); rival != nil {
+			return errors.Join(rival, t.withdraw(ctx))
+		}
+	}
+	for _, address := range s.unconfirmed {
+		r := *s.records[address]
+		r.Drop = false
+		if err := s.mustPut(ctx, address, &r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rival returns why a new address has to be given back. Nil: it is kept.
+func (t *attempt) rival(address netip.Addr) error {
+	view, job := t.s.view, t.request.Job
+	for _, other := range sorted(view.entries) {
+		if len(t.request.Addresses) == 0 && other != address && view.entries[other].isFor(job, ipam.FamilyOf(address)) {
+			return &BusyError{Address: other, Reason: "another host took it for the same key"}
+		}
+	}
+	limit := t.s.a.o.Config.MaxReservedPerJob
+	if limit > 0 && job.Job != "" && !view.at(address).content.Reserved && view.countOf(job) > limit {
+		return &BusyError{Address: address, Reason: "other hosts took addresses for job " + job.Job + " at the same time, and maxReservedPerJob allows fewer"}
+	}
+	return nil
+}
+
+// withdraw gives back what is not confirmed. What the store is not told now, it is later.
+func (t *attempt) withdraw(ctx context.Context) error {
+	s := t.s
+	for _, address := range s.unconfirmed {
+		r := *s.records[address]
+		r.State, r.Released = releasing, s.now()
+		err := errors.Join(s.mustPut(ctx, address, &r), s.a.o.Leases.Remove(ctx, address, r.Content.Owner))
+		if err != nil {
+			return err
+		}
+		if err := s.release(ctx, address, &r); err != nil {
+			s.a.o.Logger.Warn("give back a reserved address: it is repeated later", "address", address, "error", err)
 		}
 	}
 	return nil

@@ -226,11 +226,31 @@ func sticky(id, job, key string) ipam.Request {
 	return r
 }
 
+// list returns the addresses that are held or kept, or were, sorted.
+func (a *Addresses) list(ctx context.Context) ([]ipam.AddressContent, error) {
+	s, err := a.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if err := s.readTrusted(ctx); err != nil {
+		return nil, err
+	}
+	var all []ipam.AddressContent
+	for _, address := range sorted(s.view.entries) {
+		if e := s.view.entries[address]; e.index != 0 {
+			e.content.Address = address
+			all = append(all, e.content)
+		}
+	}
+	return all, nil
+}
+
 // dump returns the entries as text.
 func (c *fakeCluster) dump() string {
 	c.Helper()
 	h := c.newHost(999)
-	all, err := h.List(c.Context())
+	all, err := h.list(c.Context())
 	if err != nil {
 		c.Fatal(err)
 	}

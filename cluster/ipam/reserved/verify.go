@@ -34,47 +34,53 @@ func (a *Addresses) Verify(ctx context.Context) (Verified, error) {
 	if err := s.readTrusted(ctx); err != nil {
 		return Verified{}, err
 	}
-	var v Verified
-	errs := []error{s.finish(ctx)}
+	v, errs := verifier{s: s}, []error{s.finish(ctx)}
 	for _, address := range sorted(s.records) {
 		if r := s.records[address]; r.State != releasing && s.mayChange(r) {
-			errs = append(errs, s.verify(ctx, address, r, &v))
+			errs = append(errs, v.verify(ctx, address, r))
 		}
 	}
-	for _, address := range sorted(s.view) {
-		if e := s.view[address]; e.isHeld() && e.content.Host.Instance == s.host.Instance && s.records[address] == nil {
-			errs = append(errs, s.verifyUnknown(ctx, address, e, &v))
+	for _, address := range sorted(s.view.entries) {
+		if e := s.view.entries[address]; e.isHeld() && e.content.Host.Instance == s.host.Instance && s.records[address] == nil {
+			errs = append(errs, v.verifyUnknown(ctx, address, e))
 		}
 	}
-	return v, errors.Join(errs...)
+	return v.found, errors.Join(errs...)
+}
+
+// verifier compares what a host holds with the store.
+type verifier struct {
+	s     *session
+	found Verified
 }
 
 // verify compares the entry of an address that an attachment of this host has: one that has no
 // lease is to be given back, whatever its record said when it was read.
-func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *Verified) error {
+func (v *verifier) verify(ctx context.Context, address netip.Addr, r *record) error {
+	s := v.s
 	leased, ok, err := s.a.o.Leases.Owner(ctx, address)
 	if err != nil || !ok || leased != r.Content.Owner {
 		return err
 	}
 	e := s.view.at(address)
 	if e.index != r.Index || e.content.ClaimID != r.Content.ClaimID {
-		if e, err = s.reread(ctx, address); err != nil {
+		if e, err = s.view.reread(ctx, address); err != nil {
 			return err
 		}
 	}
-	isRestorable, err := s.isRestorable(ctx, e)
+	isRestorable, err := v.isRestorable(ctx, e)
 	switch {
 	case err != nil:
 		s.a.o.Logger.Warn("ask Nomad who has a reserved address", "address", address, "error", err)
 	case e.isHeld() && e.content.ClaimID == r.Content.ClaimID:
-		return s.verifyOwn(ctx, r, e)
-	case isRestorable && r.State == lost && s.othersFirst(e):
-		v.Lost = append(v.Lost, address)
+		return v.verifyOwn(ctx, r, e)
+	case isRestorable && r.State == lost && v.othersFirst(e):
+		v.found.Lost = append(v.found.Lost, address)
 		return nil
 	case isRestorable:
-		return s.restore(ctx, address, r, e, v)
+		return v.restore(ctx, address, r, e)
 	}
-	v.Lost = append(v.Lost, address)
+	v.found.Lost = append(v.found.Lost, address)
 	if r.State == lost {
 		return nil
 	}
@@ -88,16 +94,16 @@ func (s *session) verify(ctx context.Context, address netip.Addr, r *record, v *
 // isRestorable returns whether the entry of an address that is in use here is not another host's:
 // it is missing, or free, whatever it is kept for, or what this host wrote before, or of an
 // allocation that has ended.
-func (s *session) isRestorable(ctx context.Context, e *entry) (bool, error) {
+func (v *verifier) isRestorable(ctx context.Context, e *entry) (bool, error) {
 	switch {
 	case e.index == 0, e.isFree():
 		return true, nil
 	case e.err != nil:
 		return false, nil
-	case e.content.Host.Instance == s.host.Instance:
+	case e.content.Host.Instance == v.s.host.Instance:
 		return true, nil
 	}
-	return s.ended(ctx, e)
+	return v.s.ended(ctx, e)
 }
 
 // reassert is for how long a host leaves an address that it had lost to the one that had it
@@ -106,8 +112,8 @@ const reassert = 12 * time.Second
 
 // othersFirst returns whether the host that had an address before its entry vanished may not
 // have had the time to write it again.
-func (s *session) othersFirst(e *entry) bool {
-	return s.settling() > settle-reassert || !e.missing.IsZero() && s.age(e.missing) < reassert
+func (v *verifier) othersFirst(e *entry) bool {
+	return v.s.view.settling() > settle-reassert || !e.missing.IsZero() && v.s.now.age(e.missing) < reassert
 }
 
 // describe says what an entry is, for the log.
@@ -125,12 +131,12 @@ func describe(e *entry) string {
 
 // verifyOwn notes the index of an entry, and corrects what it says of this host: the node has
 // another ID if Nomad's directory was lost.
-func (s *session) verifyOwn(ctx context.Context, r *record, e *entry) error {
-	index, content := e.index, e.content
+func (v *verifier) verifyOwn(ctx context.Context, r *record, e *entry) error {
+	s, index, content := v.s, e.index, e.content
 	current := content
 	if current.Host = s.host; !sameHost(current.Host, content.Host) {
 		var err error
-		if index, err = s.save(ctx, current, e.index); err != nil {
+		if index, err = s.view.save(ctx, current, e.index); err != nil {
 			return ignoreOvertaken(err)
 		}
 		content = current
@@ -151,17 +157,17 @@ func sameHost(current, written ipam.Host) bool {
 
 // restore writes the entry of an address of this host that is missing, free or old: the store was
 // restored, or the address was freed because the node seemed gone.
-func (s *session) restore(ctx context.Context, address netip.Addr, r *record, e *entry, v *Verified) error {
-	content := r.Content
+func (v *verifier) restore(ctx context.Context, address netip.Addr, r *record, e *entry) error {
+	s, content := v.s, r.Content
 	content.Host = s.host
 	if e.index != 0 {
 		content.Reserved = e.content.Reserved && sameJob(e.content.Job, content.Job)
 	}
-	index, err := s.save(ctx, content, e.index)
+	index, err := s.view.save(ctx, content, e.index)
 	if err != nil {
 		return ignoreOvertaken(err)
 	}
-	v.Restored = append(v.Restored, address)
+	v.found.Restored = append(v.found.Restored, address)
 	s.a.o.Logger.Warn("wrote the entry of a reserved address again, which was missing, free or old", "address", address, "was", describe(e))
 	_, err = s.put(ctx, address, r.heldAt(index, content))
 	return err
@@ -178,7 +184,8 @@ func ignoreOvertaken(err error) error {
 // verifyUnknown repairs an address that this host holds by the store, and has no record of: if
 // it has a lease the record was lost, else a late request of a killed process took it. It may
 // also be an old entry of a store that was restored, which the holder replaces: there is time.
-func (s *session) verifyUnknown(ctx context.Context, address netip.Addr, e *entry, v *Verified) error {
+func (v *verifier) verifyUnknown(ctx context.Context, address netip.Addr, e *entry) error {
+	s := v.s
 	leased, ok, err := s.a.o.Leases.Owner(ctx, address)
 	switch {
 	case err != nil:
@@ -186,7 +193,7 @@ func (s *session) verifyUnknown(ctx context.Context, address netip.Addr, e *entr
 	case ok && leased == e.content.Owner:
 		_, err = s.put(ctx, address, &record{State: held, Index: e.index, Content: e.content})
 		return err
-	case s.isNew || s.settling() > 0:
+	case s.isNew || s.view.settling() > 0:
 		return nil
 	}
 	var busy *BusyError
@@ -197,6 +204,6 @@ func (s *session) verifyUnknown(ctx context.Context, address netip.Addr, e *entr
 	case err != nil:
 		return err
 	}
-	v.Freed = append(v.Freed, address)
+	v.found.Freed = append(v.found.Freed, address)
 	return nil
 }

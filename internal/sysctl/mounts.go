@@ -16,7 +16,7 @@ import (
 var mounts table
 
 // table is a table of mounts, which is read when it has changed: a host has a mount for each
-// allocation. The zero value has not been read.
+// allocation. The zero value has not been read. It is for kernels without listmount(2).
 type table struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -30,6 +30,13 @@ func (t *table) isPlain() bool {
 	if err := unix.Statfs(root, &stat); err != nil || stat.Flags&unix.ST_RDONLY != 0 {
 		return false
 	}
+	if plain, ok := arePlain(); ok {
+		return plain
+	}
+	return t.isPlainByTable()
+}
+
+func (t *table) isPlainByTable() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.file == nil {
@@ -72,9 +79,13 @@ func isPlain(mountinfo string) bool {
 		if len(fields) < 5 {
 			return false
 		}
-		if point := fields[4]; point == root || point == root+"/net" || strings.HasPrefix(point, root+"/net/") {
+		if isProtection(fields[4]) {
 			return false
 		}
 	}
 	return true
+}
+
+func isProtection(point string) bool {
+	return point == root || point == root+"/net" || strings.HasPrefix(point, root+"/net/")
 }

@@ -158,6 +158,37 @@ func TestRootProtectedParameters(t *testing.T) {
 	}
 }
 
+// TestRootBothWays: what listmount(2) tells is what the table of mounts tells. A kernel without it has the table alone.
+func TestRootBothWays(t *testing.T) {
+	roottest.Require(t)
+	check := func(what string, want bool) {
+		t.Helper()
+		if plain := sysctl.IsPlainByTable(); plain != want {
+			t.Errorf("%s: by the table plain is %t", what, plain)
+		}
+		if plain, ok := sysctl.ArePlain(); ok && plain != want {
+			t.Errorf("%s: by listmount plain is %t", what, plain)
+		}
+	}
+	check("at first", true)
+	for _, point := range []string{"/proc/sys", "/proc/sys/net", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/kernel"} {
+		sandbox.Run(t, "mount", "--bind", point, point)
+		check(point, point == "/proc/sys/kernel")
+		sandbox.Run(t, "umount", point)
+		check("without "+point, true)
+	}
+	for range 20 { // more than are asked for one by one
+		sandbox.Run(t, "mount", "--bind", "/proc/sys/kernel", "/proc/sys/kernel")
+	}
+	check("many", true)
+	if _, ok := sysctl.ArePlain(); ok {
+		t.Error("so many mounts are known by listmount")
+	}
+	for range 20 {
+		sandbox.Run(t, "umount", "/proc/sys/kernel")
+	}
+}
+
 func TestRootProcBecomesReadOnly(t *testing.T) {
 	roottest.Require(t)
 	set(t, &sysctl.Tree{}, key, "1")

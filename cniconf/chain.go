@@ -44,19 +44,21 @@ type Plugin struct {
 // Chain returns the configurations of the network's plugins. A key whose value is a mistake, which the
 // plugin reports, is missing.
 func (n *Network) Chain() []Plugin {
-	n.decode.Do(func() {
-		n.chain = make([]Plugin, len(n.List.Plugins))
+	return Derive(n, chainKey{}, func() []Plugin {
+		chain := make([]Plugin, len(n.List.Plugins))
 		for i, plugin := range n.List.Plugins {
-			p := &n.chain[i]
+			p := &chain[i]
 			p.Type, p.ipamType = plugin.Network.Type, plugin.Network.IPAM.Type
 			err := json.Unmarshal(plugin.Bytes, p) // it goes on after a mistake
 			if mistake, ok := errors.AsType[*json.UnmarshalTypeError](err); p.Type == "bridge" && p.Bridge == "" && (!ok || mistake.Field != "bridge") {
 				p.Bridge = "cni0"
 			}
 		}
+		return chain
 	})
-	return n.chain
 }
+
+type chainKey struct{}
 
 // isGateway tells whether the plugin gives the host an address in the network's subnets, and routes for them.
 func (p Plugin) isGateway() bool {

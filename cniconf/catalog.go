@@ -95,31 +95,32 @@ func (c *Catalog) addDir(dir, except string) error {
 	if err != nil {
 		return fmt.Errorf("read CNI configuration directory: %w", err)
 	}
-	earlierDirs := len(c.Broken)
+	earlierDirs, known, parsed := len(c.Broken), kept.in(dir), networks{}
 	for _, entry := range entries { // sorted by name
 		path := filepath.Join(dir, entry.Name())
-		if !entry.IsDir() && path != except && slices.Contains(extensions, filepath.Ext(path)) {
-			c.add(path, earlierDirs)
+		if entry.IsDir() || path == except || !slices.Contains(extensions, filepath.Ext(path)) {
+			continue
 		}
+		if parsed[path], err = loadFile(path, known[path]); err != nil {
+			c.Broken = append(c.Broken, asBroken(path, err))
+			continue
+		}
+		c.add(parsed[path], earlierDirs)
 	}
+	kept.put(dir, parsed)
 	return nil
 }
 
-// add reads a file. Its network is not used in place of that of a broken file which
+// add adds the network of a file. It is not used in place of that of a broken file which
 // comes before, since that may have rules. In its directory a broken file keeps its name,
 // and without a readable one each that follows a key "name" in its text. Without a readable
 // name it also keeps the networks of all later directories. The first earlierDirs of the
 // broken files are those of earlier directories.
-func (c *Catalog) add(path string, earlierDirs int) {
-	network, err := loadFile(path)
-	if err != nil {
-		c.Broken = append(c.Broken, asBroken(path, err))
-		return
-	}
+func (c *Catalog) add(network *Network, earlierDirs int) {
 	for i, b := range c.Broken {
 		if i < earlierDirs && b.Network == "" || b.keeps(network.Name) {
 			err := fmt.Errorf("network %q may be that of the broken file %s, which comes first: correct or remove that file", network.Name, b.Path)
-			c.Broken = append(c.Broken, BrokenFile{Path: path, Network: network.Name, Err: err})
+			c.Broken = append(c.Broken, BrokenFile{Path: network.Path, Network: network.Name, Err: err})
 			return
 		}
 	}

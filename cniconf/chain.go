@@ -46,9 +46,10 @@ type Plugin struct {
 
 // Chain returns the configurations of the network's plugins, which it decodes once.
 func (n *Network) Chain() []Plugin {
-	n.decode.Do(func() { n.chain = Chain(n.List) })
-	return n.chain
+	return Derive(n, chainKey{}, func() []Plugin { return Chain(n.List) })
 }
+
+type chainKey struct{}
 
 // Chain returns the configurations of the plugins of a conflist. A key whose value is a mistake, which the
 // plugin reports, is missing.

@@ -4,6 +4,7 @@
 package cniconf
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,9 +38,18 @@ type Network struct {
 	text   strictjson.Text
 	single bool
 
-	// chain is that of Chain, which decodes it.
-	chain  []Plugin
-	decode sync.Once
+	// derived has what Derive has made, by its key.
+	derived sync.Map
+}
+
+// Derive returns what is made of a network alone, with a key of its own, and of no other file, nor of the host: it is made once.
+// All callers share it, and do not change it.
+func Derive[T any](n *Network, key any, of func() T) T {
+	made, found := n.derived.Load(key)
+	if !found {
+		made, _ = n.derived.LoadOrStore(key, sync.OnceValue(of))
+	}
+	return made.(func() T)()
 }
 
 // Texts returns the file of the network, and its plugins unless the file has one alone.
@@ -54,11 +64,15 @@ func (n *Network) Texts() []strictjson.Text {
 }
 
 // loadFile reads a file of a CNI configuration directory and, unless the network sets
-// loadOnlyInlinedPlugins, the plugins in the subdirectory of its name.
-func loadFile(path string) (*Network, error) {
+// loadOnlyInlinedPlugins, the plugins in the subdirectory of its name. The result is the network that is known of an earlier time,
+// unless it is nil, if that is the same.
+func loadFile(path string, known *Network) (*Network, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, err
+	}
+	if known != nil && bytes.Equal(data, known.text.Data) && known.isWhole() {
+		return known, nil
 	}
 	list, err := parse(data)
 	if err != nil {
@@ -134,12 +148,7 @@ func newNetwork(path string, list *libcni.NetworkConfigList, data []byte) (*Netw
 }
 
 func (n *Network) addSubdirectory() error {
-	list := n.List
-	if list.LoadOnlyInlinedPlugins {
-		return nil
-	}
-	dir := filepath.Join(filepath.Dir(n.Path), list.Name)
-	files, err := libcni.ConfFiles(dir, []string{".conf"})
+	files, err := n.furtherFiles()
 	if err != nil {
 		return fmt.Errorf("read plugin directory: %w", err)
 	}
@@ -152,10 +161,24 @@ func (n *Network) addSubdirectory() error {
 		if err != nil {
 			return located(file, data, err)
 		}
-		list.Plugins = append(list.Plugins, plugin)
+		n.List.Plugins = append(n.List.Plugins, plugin)
 		n.Plugins = append(n.Plugins, strictjson.Text{Path: file, Line: 1, Data: data})
 	}
 	return nil
+}
+
+// furtherFiles returns the files of the network's subdirectory that have plugins of it.
+func (n *Network) furtherFiles() ([]string, error) {
+	if n.List.LoadOnlyInlinedPlugins {
+		return nil, nil
+	}
+	return libcni.ConfFiles(filepath.Join(filepath.Dir(n.Path), n.Name), []string{".conf"})
+}
+
+// isWhole tells whether the file has all of the network: no plugin of it was in the subdirectory, nor is one now.
+func (n *Network) isWhole() bool {
+	files, err := n.furtherFiles()
+	return err == nil && len(files) == 0 && !slices.ContainsFunc(n.Plugins, func(p strictjson.Text) bool { return p.Path != n.Path })
 }
 
 // ParseList parses a conflist, or the configuration of a single plugin, which

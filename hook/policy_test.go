@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -70,32 +68,5 @@ func TestPolicy(t *testing.T) {
 	_, err = e.Setup(context.Background(), Request{ID: "x", Netns: "/proc/self/ns/net", Identity: prod, Networks: []selection.Element{{Name: "a"}}})
 	if !errors.Is(err, netns.ErrMissing) { // all else is as it has to be
 		t.Errorf("allowed: %v", err)
-	}
-}
-
-// TestRulesAreReadOnce: one call judges a network, chooses what executes it and applies its options by the same rules.
-func TestRulesAreReadOnce(t *testing.T) {
-	dir := t.TempDir()
-	for name, options := range map[string]string{"a": `{"dns": "merge"}`, "b": `{"routing": "source"}`} {
-		text := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [{"type": "bridge", "bridge": %[1]q}], "allocnet": %s}`, name, options)
-		if err := os.WriteFile(filepath.Join(dir, name+".conflist"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	read := map[string]int{}
-	rules := func(n *cniconf.Network) (policy.Source, error) {
-		read[n.Name]++
-		return policy.Of(n)
-	}
-	e, err := NewEngine(Config{ConfDirs: []string{dir}, PluginDirs: []string{dir}, StateDir: dir + "/state", CacheDir: dir + "/cache", PolicyFile: dir + "/policy", Rules: rules})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = e.Setup(t.Context(), Request{ID: "x", Netns: "/proc/self/ns/net", Primary: &selection.Element{Name: "a"}, Networks: []selection.Element{{Name: "b"}, {Name: "b", Interface: "net7"}}})
-	if !errors.Is(err, netns.ErrMissing) { // the plan is made by then
-		t.Error(err)
-	}
-	if want := map[string]int{"a": 1, "b": 1}; !maps.Equal(read, want) {
-		t.Errorf("read %v, want %v", read, want)
 	}
 }

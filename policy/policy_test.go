@@ -326,6 +326,21 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestRulesAreReadOnce: an attach asks for the rules of a network many times, and all judge by the same.
+func TestRulesAreReadOnce(t *testing.T) {
+	for options, valid := range map[string]bool{`{"namespaces": ["prod"]}`: true, `{"namespaces": ["prod"], "job": []}`: false} {
+		n, err := cniconf.ParseNetwork("n", []byte(`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge"}], "allocnet": `+options+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, errFirst := Of(n)
+		again, errAgain := Of(n)
+		if (errFirst == nil) != valid || errFirst != errAgain || valid && &first.Namespaces[0] != &again.Namespaces[0] { //nolint:errorlint // the same one
+			t.Errorf("%s: %+v, %v, then %+v, %v", options, first, errFirst, again, errAgain)
+		}
+	}
+}
+
 func TestRestrict(t *testing.T) {
 	for text, want := range map[string]bool{
 		``:                                false,

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -74,8 +73,25 @@ func refuse(err error) error { return errdefs.As(errdefs.Refused, err) }
 
 // Of reads the rules of a network, under the key "allocnet" of its conflist. Without the key
 // there are none. A key that is unknown, there twice or in another place is an error: a
-// misspelled rule would deny nothing.
+// misspelled rule would deny nothing. They are read once.
 func Of(n *cniconf.Network) (Source, error) {
+	of := cniconf.Derive(n, readKey{}, func() (r read) {
+		r.Source, r.err = rulesOf(n)
+		return r
+	})
+	return of.Source, of.err
+}
+
+// read are rules, or why they cannot be read.
+type read struct {
+	Source
+
+	err error
+}
+
+type readKey struct{}
+
+func rulesOf(n *cniconf.Network) (Source, error) {
 	if err := refuseMisplaced(n); err != nil {
 		return Source{File: n.Path}, err
 	}
@@ -87,20 +103,6 @@ func Of(n *cniconf.Network) (Source, error) {
 		return s, err
 	}
 	return s, refuseIPv6(n, s)
-}
-
-// Reader reads the rules of a network, as Of does.
-type Reader func(*cniconf.Network) (Source, error)
-
-// Once returns what reads each network once, for one goroutine.
-func (r Reader) Once() Reader {
-	known := map[*cniconf.Network]func() (Source, error){}
-	return func(n *cniconf.Network) (Source, error) {
-		if known[n] == nil {
-			known[n] = sync.OnceValues(func() (Source, error) { return r(n) })
-		}
-		return known[n]()
-	}
 }
 
 // refuseIPv6 refuses a network without IPv6 that asks for it.

@@ -69,6 +69,54 @@ func TestOtherPrograms(t *testing.T) {
 	}
 }
 
+// TestProgramsAreReadOnce: a program is read again when there is another one at its path, and each time while it is so young that a
+// change might not show.
+func TestProgramsAreReadOnce(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "ptp")
+	for _, target := range []string{path, path + ".new"} { // both are young
+		data, err := os.ReadFile(own)
+		if err == nil {
+			err = os.WriteFile(target, data, 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() string {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		built, err := packageOf(path, info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, kept := programs.Load(programAt(path, info)); kept != (built == "kept") {
+			t.Errorf("%s is kept: %t", built, kept)
+		}
+		return built
+	}
+	first := read()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs.Store(programAt(path, info), "kept")
+	if again := read(); again != "kept" {
+		t.Errorf("it was read again: %s", again)
+	}
+	if err := os.Rename(path+".new", path); err != nil { //nolint:forbidigo // what an operator does is tested
+		t.Fatal(err)
+	}
+	if other := read(); other != first {
+		t.Errorf("another program is %s, want %s", other, first)
+	}
+}
+
 // TestReferencePlugins are those that are built from the reference module, under their own name.
 func TestReferencePlugins(t *testing.T) {
 	for path, want := range map[string]bool{

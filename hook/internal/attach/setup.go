@@ -211,11 +211,8 @@ func newPlan(e *operation.Env, host plan.Host, r plan.Request, digest string) (*
 
 // facts are those of the engine, and of the host as an operation has it, for a plan.
 func facts(e *operation.Env, host plan.Host) plan.Facts {
-	c := e.Config
-	c.Rules = c.Rules.Once()
 	return plan.Facts{
-		Networks:   c.Resolve,
-		Rules:      c.Rules,
+		Networks:   e.Config.Resolve,
 		Policy:     func() (policy.Source, error) { return policy.Load(e.Config.PolicyFile) },
 		PluginDirs: e.Config.PluginDirs,
 		Host:       host,

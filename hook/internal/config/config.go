@@ -75,8 +75,6 @@ type Config struct {
 	// PolicyFile holds the rules for all networks of the host. Default:
 	// policy.DefaultFile; a file that does not exist has none.
 	PolicyFile string
-	// Rules reads those of a network. Default: policy.Of.
-	Rules policy.Reader
 	// OwnerGone tells, by Request.Owner, whether what an allocation was made for
 	// is gone although its namespace lives; an error is that it is not known. GC
 	// asks. Default: namespaces alone decide.
@@ -120,9 +118,6 @@ func (c Config) WithDefaults() Config {
 	c.Host = cmp.Or(c.Host, kernel.NewHost())
 	if c.Pause == nil {
 		c.Pause = Sleep
-	}
-	if c.Rules == nil {
-		c.Rules = policy.Of
 	}
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())

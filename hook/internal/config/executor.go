@@ -110,12 +110,11 @@ func (c Config) ReasonForPlugins(list *libcni.NetworkConfigList, option string) 
 // WhyPlugins returns why the plugins of a network are executed; nil if the network is
 // executed in process.
 func (c Config) WhyPlugins(n *cniconf.Network) error {
-	c = c.WithDefaults()
-	options, err := c.Rules(n)
+	options, err := policy.Of(n)
 	if err != nil {
 		return err
 	}
-	return c.ReasonForPlugins(n.List, options.Executor)
+	return c.WithDefaults().ReasonForPlugins(n.List, options.Executor)
 }
 
 // Usable tells which networks of a catalog an engine of this configuration can attach.

@@ -16,7 +16,7 @@ import (
 // one may know a key that is unknown here.
 func (c Config) CheckKeys(n *cniconf.Network) error {
 	c = c.WithDefaults()
-	options, err := c.Rules(n)
+	options, err := policy.Of(n)
 	if err != nil {
 		return err
 	}
@@ -50,12 +50,27 @@ func (c Config) Warnings(n *cniconf.Network) []string {
 	return warnings
 }
 
-// mistakes returns those in the keys of the network's plugins.
+// mistakes returns those in the keys of the network's plugins, which are looked for once.
 func (c Config) mistakes(n *cniconf.Network) ([]*strictjson.Mistake, error) {
-	var all []*strictjson.Mistake
 	if c.InProcess == nil {
 		return nil, nil
 	}
+	of := cniconf.Derive(n, mistakesKey{}, func() (m mistakes) {
+		m.all, m.err = mistakesOf(n)
+		return m
+	})
+	return of.all, of.err
+}
+
+// mistakes are those of a network, or why they cannot be looked for.
+type mistakes struct {
+	all []*strictjson.Mistake
+	err error
+}
+
+type mistakesKey struct{}
+
+func mistakesOf(n *cniconf.Network) (all []*strictjson.Mistake, err error) {
 	for i, text := range n.Plugins {
 		p := n.List.Plugins[i].Network
 		found, err := inprocess.Mistakes(p.Type, p.IPAM.Type, text)

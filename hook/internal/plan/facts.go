@@ -20,8 +20,6 @@ type Facts struct {
 	Networks func(names []string) ([]*cniconf.Network, error)
 	// Policy returns the rules of the host.
 	Policy func() (policy.Source, error)
-	// Rules returns those of a network.
-	Rules policy.Reader
 	// PluginDirs are searched for the plugins.
 	PluginDirs []string
 	// Host is the host.

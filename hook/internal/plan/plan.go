@@ -108,7 +108,7 @@ func (p *Plan) fill(r Request, elements []selection.Element, batch state.Batch, 
 	if err != nil {
 		return err
 	}
-	if err := p.permit(r, rules, f.Rules); err != nil {
+	if err := p.permit(r, rules); err != nil {
 		return err
 	}
 	if err := p.applyOptions(); err != nil {
@@ -180,7 +180,7 @@ func (p *Plan) AddTo(r *state.Record) {
 }
 
 // permit reads the policies of the networks, and checks the attachments against them and that of the host.
-func (p *Plan) permit(r Request, host policy.Source, of policy.Reader) error {
+func (p *Plan) permit(r Request, host policy.Source) error {
 	existing := map[string]int{}
 	for _, a := range p.Existing {
 		existing[a.Network]++
@@ -188,7 +188,7 @@ func (p *Plan) permit(r Request, host policy.Source, of policy.Reader) error {
 	requested := make([]policy.Attachment, len(p.Added))
 	for i, added := range p.Added {
 		element := added.Element
-		rules, err := of(added.network)
+		rules, err := policy.Of(added.network)
 		if err != nil {
 			return err
 		}

@@ -94,11 +94,11 @@ func TestPolicyOfFurtherNetworks(t *testing.T) {
 		Added:    []Attachment{{Element: selection.Element{Name: "a"}, network: catalog.Networks[0]}},
 	}
 	var denied *policy.DeniedError
-	if err := p.permit(Request{}, policy.Source{}, policy.Of); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
+	if err := p.permit(Request{}, policy.Source{}); !errors.As(err, &denied) || denied.Rule != "maxAttachments" {
 		t.Errorf("a second attachment: %v, want it denied", err)
 	}
 	p.Existing = nil
-	if err := p.permit(Request{}, policy.Source{}, policy.Of); err != nil {
+	if err := p.permit(Request{}, policy.Source{}); err != nil {
 		t.Errorf("a first attachment: %v", err)
 	}
 }

@@ -42,6 +42,8 @@ func TestSetupOrder(t *testing.T) {
 		alien = `{"type": "cilium-cni"}`
 		outer = `{"type": "macvlan", "master": "cni0", "ipam": {}}`
 		inner = `{"type": "vlan", "master": "net1", "linkInContainer": true, "ipam": {}}`
+		tuned = `{"type": "tuning", "sysctl": {"net.ipv4.tcp_syncookies": "1", "net.ipv6.conf.all.forwarding": "1"}}`
+		own   = `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.forwarding": "0"}}`
 	)
 	for name, test := range map[string]struct {
 		plugins []string
@@ -55,6 +57,7 @@ func TestSetupOrder(t *testing.T) {
 		"only the primary's route": {[]string{way, plain}, "[] []"},
 		"a master that is absent":  {[]string{plain, inner}, "[] []"},
 		"on the bridge of another": {[]string{outer, plain, outer}, "[] [] [net1]"},
+		"of one parameter":         {[]string{tuned, own, plain, tuned, own}, "[] [eth0] [] [eth0 net1] [eth0 net3]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &Plan{}
@@ -63,8 +66,12 @@ func TestSetupOrder(t *testing.T) {
 				if i == 0 {
 					iface = "eth0"
 				}
+				conf, err := libcni.NetworkPluginConfFromBytes([]byte(plugin))
+				if err != nil {
+					t.Fatal(err)
+				}
 				p.Added = append(p.Added, Attachment{Attachment: &state.Attachment{Interface: iface}, network: &cniconf.Network{
-					List: &libcni.NetworkConfigList{Plugins: []*libcni.PluginConfig{{Bytes: []byte(plugin)}}},
+					List: &libcni.NetworkConfigList{Plugins: []*libcni.PluginConfig{conf}},
 				}})
 			}
 			p.order()

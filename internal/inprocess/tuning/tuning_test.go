@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -137,18 +136,6 @@ func TestRootSettingsAreRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireMTU(1450)
-}
-
-// TestSysctlOrder: those of all interfaces come first, and do not undo that of one.
-func TestSysctlOrder(t *testing.T) {
-	conf := &config{Sysctl: map[string]string{}}
-	want := []string{"net.ipv4.ip_forward", "net/ipv4/conf/default/rp_filter", "net.ipv4.conf.all.forwarding", "net.ipv4.conf.IFNAME.forwarding", "net.ipv4.icmp_echo_ignore_all"}
-	for _, key := range want {
-		conf.Sysctl[key] = "1"
-	}
-	if got := conf.keys(); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
 }
 
 // TestSettingsThatStay: DEL removes the file of the settings, whatever is in it and also without the namespace, or fails.

@@ -96,7 +96,7 @@ func Overlaid(attachments, others []state.Attachment) (all []Parameter) {
 		return nil
 	}
 	for _, p := range inOrder(attachments) {
-		all = slices.DeleteFunc(all, func(earlier Parameter) bool { return sysctl.Sets(p.Path, earlier.Path) })
+		all = slices.DeleteFunc(all, func(former Parameter) bool { return sysctl.Sets(p.Path, former.Path) })
 		all = append(all, p)
 	}
 	return slices.DeleteFunc(all, func(p Parameter) bool { return !sets(overlay, p.Path) })

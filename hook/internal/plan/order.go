@@ -70,9 +70,9 @@ func settingInterfaces(parameters []onrecord.Parameter, candidates []Attachment)
 		return nil
 	}
 	for _, e := range candidates {
-		shared := slices.ContainsFunc(onrecord.Parameters(e.network.List, e.Attachment.Interface), func(earlier onrecord.Parameter) bool {
+		shared := slices.ContainsFunc(onrecord.Parameters(e.network.List, e.Attachment.Interface), func(other onrecord.Parameter) bool {
 			return slices.ContainsFunc(parameters, func(p onrecord.Parameter) bool {
-				return sysctl.Sets(p.Path, earlier.Path) || sysctl.Sets(earlier.Path, p.Path)
+				return sysctl.Sets(p.Path, other.Path) || sysctl.Sets(other.Path, p.Path)
 			})
 		})
 		if shared {

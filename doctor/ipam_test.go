@@ -169,7 +169,7 @@ func TestExaminePool(t *testing.T) {
 	} {
 		f := healthyPool(t)
 		test.change(&f)
-		requireExamined(t, name, ExaminePool(f), test.want)
+		requireExamined(t, name, examinePool(f), test.want)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestCollectPool(t *testing.T) {
 	}
 	f.Overview.Blocks = append(f.Overview.Blocks, blockOf(ipam.Host{NodeID: "node-3"}, "10.91.0.192/26"), blockOf(ipam.Host{}, "10.91.0.0/26"))
 	var asked []string
-	got := CollectPool(t.Context(), f.Config, PoolSource{
+	got := collectPool(t.Context(), f.Config, PoolSource{
 		Pool: poolOf{f}, Fence: f.Fence,
 		Open: func() (ipam.Store, ipam.Host, error) { return nil, thisHost, nil },
 		Gone: func(_ context.Context, id string) (bool, error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
 )
 
-// PoolFacts are what a host and the store say of a pool of allocnet-ipam.
-type PoolFacts struct {
+// poolFacts are what a host and the store say of a pool of allocnet-ipam.
+type poolFacts struct {
 	Config *ipam.Config
 	// Host is who this host is to the others.
 	Host ipam.Host
@@ -43,7 +43,7 @@ type PoolFacts struct {
 }
 
 // examinePool returns the problems of a pool. It does no I/O.
-func examinePool(f PoolFacts) []Finding {
+func examinePool(f poolFacts) []Finding {
 	r := &Report{}
 	p := poolReport{r, f, "pool " + f.Config.Pool}
 	p.readiness()
@@ -63,7 +63,7 @@ func examinePool(f PoolFacts) []Finding {
 // poolReport adds the findings of a pool to a report.
 type poolReport struct {
 	*Report
-	PoolFacts
+	poolFacts
 	subject string
 }
 

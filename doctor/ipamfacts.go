@@ -66,10 +66,10 @@ func ExaminePools(ctx context.Context, configs []*ipam.Config, sources []PoolSou
 }
 
 // collectPool returns the facts of a pool. What cannot be read is a fact, too.
-func collectPool(ctx context.Context, c *ipam.Config, s PoolSource) PoolFacts {
+func collectPool(ctx context.Context, c *ipam.Config, s PoolSource) poolFacts {
 	ctx, stop := context.WithTimeout(ctx, poolTimeout)
 	defer stop()
-	f := PoolFacts{Config: c, Fence: s.Fence, Now: time.Now(), Gone: map[string]bool{}}
+	f := poolFacts{Config: c, Fence: s.Fence, Now: time.Now(), Gone: map[string]bool{}}
 	var unread error
 	if _, f.Host, unread = s.Open(); unread == nil {
 		f.Overview, unread = s.Pool.Show(ctx)
@@ -96,7 +96,7 @@ func collectPool(ctx context.Context, c *ipam.Config, s PoolSource) PoolFacts {
 }
 
 // gone asks once for each node. One that Nomad does not tell about is not gone.
-func (f *PoolFacts) gone(ctx context.Context, ask func(context.Context, string) (bool, error)) {
+func (f *poolFacts) gone(ctx context.Context, ask func(context.Context, string) (bool, error)) {
 	asked := map[string]bool{"": true}
 	add := func(h ipam.Host) {
 		if asked[h.NodeID] {

@@ -76,6 +76,40 @@ func TestBackup(t *testing.T) {
 	}
 }
 
+// TestBackupFails: settings that cannot be saved are an error.
+func TestBackupFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{filepath.Join(dir, "file", "c_eth0.json"): "failed to create backup directory", dir: "failed to save file"} {
+		if err := (linkSettings{MTU: 1500}).backup(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// TestRootUnsavedSettingIsNotChanged: DEL could not restore it.
+func TestRootUnsavedSettingIsNotChanged(t *testing.T) {
+	roottest.Require(t)
+	netns := namespaceWith(t, netlink.LinkAttrs{Name: "eth0", MTU: 1450})
+	c := &plugin.Call{ContainerID: "c", IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), Config: []byte(
+		`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": "/dev/null", "mtu": 1400, "prevResult": {"cniVersion": "1.0.0"}}`)}
+	if _, err := add(c); err == nil || !strings.Contains(err.Error(), "failed to create backup directory") {
+		t.Errorf("ADD: %v", err)
+	}
+	err := within.Namespace(netns, func(ns.NetNS) error {
+		link, err := netlink.LinkByName("eth0")
+		if err == nil && link.Attrs().MTU != 1450 {
+			t.Errorf("the MTU is %d", link.Attrs().MTU)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestUnlistedSysctls: ADD refuses them before it changes anything.
 func TestUnlistedSysctls(t *testing.T) {
 	usual := sysctlAllowlist

@@ -35,6 +35,8 @@ type Doctor struct {
 	// NomadVersion is the version of the Nomad client. The zero value is unknown: nothing
 	// is reported that depends on it.
 	NomadVersion nomad.Version
+	// NomadSilent is why Nomad, which runs, does not tell what it offers. Nil: it does, or there is none.
+	NomadSilent error
 	// PolicyFile has the rules of the host. Default: policy.DefaultFile.
 	PolicyFile string
 	// PluginDirs have the CNI plugins. Default: CNI_PATH, else
@@ -67,6 +69,9 @@ type Doctor struct {
 // something is a finding, not an error.
 func (d *Doctor) Examine(ctx context.Context) *Report {
 	r := &Report{Findings: []Finding{}, Pools: []Pool{}}
+	if d.NomadSilent != nil {
+		r.addWarning("Nomad", "what it offers is not examined: "+d.NomadSilent.Error(), "run allocnet doctor again when it answers, or with --nomad-conf-dir")
+	}
 	networks := d.networks(r)
 	d.plugins(ctx, r, networks)
 	masters(r, networks, netns.HasLinkNamed)

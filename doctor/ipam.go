@@ -18,8 +18,8 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
 )
 
-// PoolFacts are what a host and the store say of a pool of allocnet-ipam.
-type PoolFacts struct {
+// poolFacts are what a host and the store say of a pool of allocnet-ipam.
+type poolFacts struct {
 	Config *ipam.Config
 	// Host is who this host is to the others.
 	Host ipam.Host
@@ -42,8 +42,8 @@ type PoolFacts struct {
 	Now time.Time
 }
 
-// ExaminePool returns the problems of a pool. It does no I/O.
-func ExaminePool(f PoolFacts) []Finding {
+// examinePool returns the problems of a pool. It does no I/O.
+func examinePool(f poolFacts) []Finding {
 	r := &Report{}
 	p := poolReport{r, f, "pool " + f.Config.Pool}
 	p.readiness()
@@ -63,7 +63,7 @@ func ExaminePool(f PoolFacts) []Finding {
 // poolReport adds the findings of a pool to a report.
 type poolReport struct {
 	*Report
-	PoolFacts
+	poolFacts
 	subject string
 }
 
@@ -88,6 +88,8 @@ func (p poolReport) readiness() {
 		case errors.Is(err, ipam.ErrRefused):
 			p.addError(p.subject, err.Error(), "replace the token of the block nomad in "+p.Config.ConfigDir+", or give it the policy of docs/cluster.md: read, list, write and destroy on allocnet/ipam/*")
 		case errors.Is(err, ipam.ErrFenced): // verified reports it
+		case errors.Is(err, errLocked):
+			p.addWarning(p.subject, "what this host has of it is not examined: "+err.Error(), "if the agent is stopped, let it go on: systemctl kill --signal=CONT allocnet")
 		case errors.Is(err, ipam.ErrExhausted):
 			p.addError(p.subject, err.Error(), "append a range, or release blocks of hosts that are gone: allocnet ipam show "+p.Config.Pool)
 		case errors.Is(err, ipam.ErrUnavailable):

@@ -50,13 +50,13 @@ func record(block, state string) pool.BlockUsage {
 }
 
 // healthyPool has nothing to report.
-func healthyPool(t *testing.T) PoolFacts {
+func healthyPool(t *testing.T) poolFacts {
 	t.Helper()
 	now := time.Now()
 	c := poolConfig(t, poolKey)
 	content := c.Content()
 	lease := netip.MustParseAddr("10.91.0.65")
-	return PoolFacts{
+	return poolFacts{
 		Config: c, Host: thisHost, Fence: 20 * time.Hour, Now: now,
 		Usage:    pool.Usage{Verified: now.Add(-10 * time.Second), Blocks: []pool.BlockUsage{record("10.91.0.64/26", "held")}, Families: []pool.FamilyUsage{{Family: ipam.IPv4, Blocks: 1, Count: pool.Count{Used: 1, Free: 61}}}},
 		Overview: pool.Overview{Content: &content, Blocks: []pool.BlockEntry{blockOf(thisHost, "10.91.0.64/26"), blockOf(otherHost, "10.91.0.128/26")}, Addresses: []pool.AddressEntry{addressOf(otherHost, "10.91.0.17")}},
@@ -69,20 +69,20 @@ func healthyPool(t *testing.T) PoolFacts {
 func TestExaminePool(t *testing.T) {
 	cause := func(err error) error { return fmt.Errorf("list: %w", err) }
 	for name, test := range map[string]struct {
-		change func(f *PoolFacts)
+		change func(f *poolFacts)
 		want   []string
 	}{
-		"healthy": {func(*PoolFacts) {}, nil},
+		"healthy": {func(*poolFacts) {}, nil},
 		"twin": {
-			func(f *PoolFacts) { f.Unusable = cause(ipam.ErrTwin) },
+			func(f *poolFacts) { f.Unusable = cause(ipam.ErrTwin) },
 			[]string{"error pool vlan: list: another host has this host's identity | on the copy: stop all allocations with addresses of the pool, then rm -r /var/lib/allocnet/ipam/instance"},
 		},
 		"copied": {
-			func(f *PoolFacts) { f.Usage.Copied = true },
+			func(f *poolFacts) { f.Usage.Copied = true },
 			[]string{"error pool vlan: a copy of this machine has used the store within the last hour, and was refused | on the copy: stop all allocations with addresses of the pool, then rm -r /var/lib/allocnet/ipam/instance"},
 		},
 		"what a copy took": {
-			func(f *PoolFacts) {
+			func(f *poolFacts) {
 				f.Usage.Copied, f.Overview.Addresses = true, []pool.AddressEntry{addressOf(thisHost, "10.91.0.18")}
 			},
 			[]string{
@@ -90,86 +90,86 @@ func TestExaminePool(t *testing.T) {
 			},
 		},
 		"refused": {
-			func(f *PoolFacts) { f.Unread, f.Unusable = cause(ipam.ErrRefused), cause(ipam.ErrRefused) },
+			func(f *poolFacts) { f.Unread, f.Unusable = cause(ipam.ErrRefused), cause(ipam.ErrRefused) },
 			[]string{"error pool vlan: list: the store refuses access | replace the token of the block nomad in /etc/allocnet.d"},
 		},
-		"no Nomad namespace": {func(f *PoolFacts) { f.Unread = errors.Join(cause(ipam.ErrRefused), cause(ipam.ErrNoNamespace)) }, []string{
+		"no Nomad namespace": {func(f *poolFacts) { f.Unread = errors.Join(cause(ipam.ErrRefused), cause(ipam.ErrNoNamespace)) }, []string{
 			"error pool vlan: list: the store refuses access\nlist: the namespace of the store does not exist | create the namespace, or correct namespace of the block ipam in /etc/allocnet.d on all hosts",
 		}},
-		"unavailable":   {func(f *PoolFacts) { f.Unread = cause(ipam.ErrUnavailable) }, []string{"warning pool vlan: list: the store is unavailable | check the Nomad servers"}},
-		"misconfigured": {func(f *PoolFacts) { f.Unread = errors.New("a.hcl:1,2: x") }, []string{"error pool vlan: a.hcl:1,2: x | correct the block ipam in /etc/allocnet.d"}},
+		"unavailable":   {func(f *poolFacts) { f.Unread = cause(ipam.ErrUnavailable) }, []string{"warning pool vlan: list: the store is unavailable | check the Nomad servers"}},
+		"misconfigured": {func(f *poolFacts) { f.Unread = errors.New("a.hcl:1,2: x") }, []string{"error pool vlan: a.hcl:1,2: x | correct the block ipam in /etc/allocnet.d"}},
 		"mismatch": {
-			func(f *PoolFacts) { f.Config = poolConfig(t, strings.Replace(poolKey, "16/28", "32/28", 1)) },
+			func(f *poolFacts) { f.Config = poolConfig(t, strings.Replace(poolKey, "16/28", "32/28", 1)) },
 			[]string{"error 10.91.0.17: is held by two node-2, and is no reserved address", `error pool vlan: this host has the configuration {"pool":"vlan"`},
 		},
 		"an unreadable variable": {
-			func(f *PoolFacts) {
+			func(f *poolFacts) {
 				f.Overview.Unknown = []pool.UnknownEntry{{Path: "allocnet/ipam/1/vlan/b/x", Err: errors.New("version 2")}}
 			},
 			[]string{"error allocnet/ipam/1/vlan/b/x: is in the store, and cannot be read (version 2)"},
 		},
 		"foreign": {
-			func(f *PoolFacts) { f.Overview.Blocks = append(f.Overview.Blocks, blockOf(otherHost, "10.99.0.0/26")) },
+			func(f *poolFacts) { f.Overview.Blocks = append(f.Overview.Blocks, blockOf(otherHost, "10.99.0.0/26")) },
 			[]string{"error 10.99.0.0/26: of two node-2 is no block of pool vlan | give that host the configuration of the others, or release its blocks: allocnet ipam release --node node-2 vlan"},
 		},
 		"two owners": {
-			func(f *PoolFacts) { f.Overview.Blocks[1] = blockOf(otherHost, "10.91.0.64/27") },
+			func(f *poolFacts) { f.Overview.Blocks[1] = blockOf(otherHost, "10.91.0.64/27") },
 			[]string{"error 10.91.0.64/27: of two node-2 is no block", "error 10.91.0.64/27: of two node-2 overlaps 10.91.0.64/26 of one node-1"},
 		},
 		"lost": {
-			func(f *PoolFacts) { f.Overview.Blocks[0].Host = otherHost },
+			func(f *poolFacts) { f.Overview.Blocks[0].Host = otherHost },
 			[]string{"error 10.91.0.64/26: was this host's, and is owned by two node-2"},
 		},
 		"a lost reserved address": {
-			func(f *PoolFacts) { f.Usage.Reserved = []netip.Addr{netip.MustParseAddr("10.91.0.17")} },
+			func(f *poolFacts) { f.Usage.Reserved = []netip.Addr{netip.MustParseAddr("10.91.0.17")} },
 			[]string{"error 10.91.0.17: was this host's, and is owned by two node-2"},
 		},
 		"missing in the store": {
-			func(f *PoolFacts) { f.Overview.Blocks = f.Overview.Blocks[1:] },
+			func(f *poolFacts) { f.Overview.Blocks = f.Overview.Blocks[1:] },
 			[]string{"error 10.91.0.64/26: is held by this host, and missing in the store"},
 		},
 		"state lost": {
-			func(f *PoolFacts) { f.Overview.Blocks[1].Host = ipam.Host{Instance: "0000", NodeID: "node-1"} },
+			func(f *poolFacts) { f.Overview.Blocks[1].Host = ipam.Host{Instance: "0000", NodeID: "node-1"} },
 			[]string{"warning 10.91.0.128/26: was claimed by this host before its state directory was lost"},
 		},
 		"a late write": {
-			func(f *PoolFacts) { f.Usage.Blocks = nil },
+			func(f *poolFacts) { f.Usage.Blocks = nil },
 			[]string{"warning 10.91.0.64/26: is this host's in the store, and has no record here"},
 		},
 		"a node that is gone": {
-			func(f *PoolFacts) { f.Gone["node-2"] = true },
+			func(f *poolFacts) { f.Gone["node-2"] = true },
 			[]string{"warning 10.91.0.17: is held by node node-2, which Nomad does not know", "warning node node-2: is not known to Nomad, and owns 1 blocks of pool vlan"},
 		},
 		"a node of which nothing is known": {
-			func(f *PoolFacts) { f.Unasked = ipam.ErrRefused },
+			func(f *poolFacts) { f.Unasked = ipam.ErrRefused },
 			[]string{"warning pool vlan: which nodes are gone is not examined in full: "},
 		},
 		"nearly claimed": {
-			func(f *PoolFacts) {
+			func(f *poolFacts) {
 				f.Overview.Blocks = append(f.Overview.Blocks, blockOf(otherHost, "10.91.0.0/26"), blockOf(otherHost, "10.91.0.192/26"))
 			},
 			[]string{"warning pool vlan: 4 of 4 IPv4 blocks are claimed | append a range"},
 		},
 		"nearly full": {
-			func(f *PoolFacts) { f.Usage.Families[0].Count = pool.Count{Used: 55, Cooling: 3, Free: 4} },
+			func(f *poolFacts) { f.Usage.Families[0].Count = pool.Count{Used: 55, Cooling: 3, Free: 4} },
 			[]string{"warning pool vlan: this host has 4 free IPv4 addresses: 55 are in use, and 3 were freed"},
 		},
-		"no agent":   {func(f *PoolFacts) { f.Usage.Verified = f.Now.Add(-time.Hour) }, []string{"warning pool vlan: the blocks of this host were not verified for 1h0m0s: no agent maintains the pool"}},
-		"fence near": {func(f *PoolFacts) { f.Usage.Verified = f.Now.Add(-11 * time.Hour) }, []string{"error pool vlan: the blocks of this host were not verified for 11h0m0s: in 9h0m0s it assigns no new address"}},
-		"fenced":     {func(f *PoolFacts) { f.Usage.Fenced, f.Usage.Closed = true, cause(ipam.ErrFenced) }, []string{"error pool vlan: list: the blocks of this host are not verified: this host assigns no new address"}},
+		"no agent":   {func(f *poolFacts) { f.Usage.Verified = f.Now.Add(-time.Hour) }, []string{"warning pool vlan: the blocks of this host were not verified for 1h0m0s: no agent maintains the pool"}},
+		"fence near": {func(f *poolFacts) { f.Usage.Verified = f.Now.Add(-11 * time.Hour) }, []string{"error pool vlan: the blocks of this host were not verified for 11h0m0s: in 9h0m0s it assigns no new address"}},
+		"fenced":     {func(f *poolFacts) { f.Usage.Fenced, f.Usage.Closed = true, cause(ipam.ErrFenced) }, []string{"error pool vlan: list: the blocks of this host are not verified: this host assigns no new address"}},
 		"no lease": {
-			func(f *PoolFacts) { f.Leases = nil },
+			func(f *poolFacts) { f.Leases = nil },
 			[]string{"error 10.91.0.65: is configured in /run/netns/a1 without a lease of pool vlan"},
 		},
 		"no namespace": {
-			func(f *PoolFacts) { delete(f.InUse, netip.MustParseAddr("10.91.0.65")) },
+			func(f *poolFacts) { delete(f.InUse, netip.MustParseAddr("10.91.0.65")) },
 			[]string{"warning 10.91.0.65: is leased to a1 eth0, and no namespace has it | allocnet gc"},
 		},
-		"unknown namespaces": {func(f *PoolFacts) { f.InUse = nil }, nil},
+		"unknown namespaces": {func(f *poolFacts) { f.InUse = nil }, nil},
 	} {
 		f := healthyPool(t)
 		test.change(&f)
-		requireExamined(t, name, ExaminePool(f), test.want)
+		requireExamined(t, name, examinePool(f), test.want)
 	}
 }
 
@@ -190,7 +190,7 @@ func requireExamined(t *testing.T, name string, got []Finding, want []string) {
 }
 
 // poolOf is a pool with the facts of a test.
-type poolOf struct{ f PoolFacts }
+type poolOf struct{ f poolFacts }
 
 func (p poolOf) Usage(context.Context) (pool.Usage, error) { return p.f.Usage, nil }
 
@@ -214,7 +214,7 @@ func TestCollectPool(t *testing.T) {
 	}
 	f.Overview.Blocks = append(f.Overview.Blocks, blockOf(ipam.Host{NodeID: "node-3"}, "10.91.0.192/26"), blockOf(ipam.Host{}, "10.91.0.0/26"))
 	var asked []string
-	got := CollectPool(t.Context(), f.Config, PoolSource{
+	got := collectPool(t.Context(), f.Config, PoolSource{
 		Pool: poolOf{f}, Fence: f.Fence,
 		Open: func() (ipam.Store, ipam.Host, error) { return nil, thisHost, nil },
 		Gone: func(_ context.Context, id string) (bool, error) {

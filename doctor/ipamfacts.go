@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
@@ -45,23 +46,42 @@ type SharedPool interface {
 	Status(ctx context.Context) error
 }
 
-// poolTimeout bounds the examination of a pool, whose store may not answer.
+// poolTimeout bounds the examination of a pool, whose store may not answer in full.
 const poolTimeout = 15 * time.Second
 
-// CollectPool returns the facts of a pool. What cannot be read is a fact, too.
-func CollectPool(ctx context.Context, c *ipam.Config, s PoolSource) PoolFacts {
+// localTimeout bounds what this host has of a pool: an agent that is stopped may have its lock.
+var localTimeout = 3 * time.Second
+
+var errLocked = errors.New("another process has its lock, and does not end")
+
+// ExaminePools examines pools at the same time: a store that does not answer is waited for once.
+func ExaminePools(ctx context.Context, configs []*ipam.Config, sources []PoolSource) []Finding {
+	found := make([][]Finding, len(configs))
+	var all sync.WaitGroup
+	for i, c := range configs {
+		all.Go(func() { found[i] = examinePool(collectPool(ctx, c, sources[i])) })
+	}
+	all.Wait()
+	return slices.Concat(found...)
+}
+
+// collectPool returns the facts of a pool. What cannot be read is a fact, too.
+func collectPool(ctx context.Context, c *ipam.Config, s PoolSource) poolFacts {
 	ctx, stop := context.WithTimeout(ctx, poolTimeout)
 	defer stop()
-	f := PoolFacts{Config: c, Fence: s.Fence, Now: time.Now(), Gone: map[string]bool{}}
+	f := poolFacts{Config: c, Fence: s.Fence, Now: time.Now(), Gone: map[string]bool{}}
 	var unread error
-	_, f.Host, unread = s.Open()
-	f.Overview, f.Unread = s.Pool.Show(ctx)
-	if f.Unread == nil {
-		f.Unread = unread
+	if _, f.Host, unread = s.Open(); unread == nil {
+		f.Overview, unread = s.Pool.Show(ctx)
 	}
+	f.Unread = unread
+	local, stopLocal := context.WithTimeoutCause(ctx, localTimeout, errLocked)
+	defer stopLocal()
 	var failed error
-	f.Usage, failed = s.Pool.Usage(ctx)
-	f.Unusable = cmp.Or(failed, f.Usage.Closed, s.Pool.Status(ctx))
+	if f.Usage, failed = s.Pool.Usage(local); failed == nil && f.Usage.Closed == nil {
+		failed = s.Pool.Status(ctx)
+	}
+	f.Unusable = cmp.Or(f.Usage.Closed, failed)
 	f.Leases, failed = leases(filepath.Join(c.DataDir, c.Pool))
 	f.Unusable = errors.Join(f.Unusable, failed)
 	if used, err := netns.Addresses(); err == nil { // after the leases: a new one has its address later
@@ -76,7 +96,7 @@ func CollectPool(ctx context.Context, c *ipam.Config, s PoolSource) PoolFacts {
 }
 
 // gone asks once for each node. One that Nomad does not tell about is not gone.
-func (f *PoolFacts) gone(ctx context.Context, ask func(context.Context, string) (bool, error)) {
+func (f *poolFacts) gone(ctx context.Context, ask func(context.Context, string) (bool, error)) {
 	asked := map[string]bool{"": true}
 	add := func(h ipam.Host) {
 		if asked[h.NodeID] {
@@ -130,6 +150,8 @@ func (d *Doctor) sharedPools(ctx context.Context, r *Report, networks []network)
 		all = append(all, n.Network)
 	}
 	found, broken := agentpools.Find(all)
+	var opened []*ipam.Config
+	var sources []PoolSource
 	for name, err := range broken {
 		r.addError("pool "+name, err.Error(), "correct the key ipam of the network")
 	}
@@ -139,12 +161,13 @@ func (d *Doctor) sharedPools(ctx context.Context, r *Report, networks []network)
 			r.addError("pool "+c.Pool, err.Error(), "correct the block ipam in "+c.ConfigDir)
 			continue
 		}
-		if !d.Unprivileged {
-			r.Findings = append(r.Findings, ExaminePool(CollectPool(ctx, c, source))...)
-		}
+		opened, sources = append(opened, c), append(sources, source)
 		if source.OneHost {
 			oneHost(r, networks, c)
 		}
+	}
+	if !d.Unprivileged {
+		r.Findings = append(r.Findings, ExaminePools(ctx, opened, sources)...)
 	}
 	d.unusedPools(r, found)
 }

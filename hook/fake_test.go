@@ -410,6 +410,8 @@ type fakeNamespace struct {
 	interfaces []netns.Interface
 	routes     []netns.Route
 	acceptRA   []string
+	// parameters are those that were set, each as its path and its value.
+	parameters []string
 	// withoutIPv6 are interfaces on which IPv6 is switched off, and suspended is whether new ones come so.
 	withoutIPv6 []string
 	suspended   bool
@@ -495,6 +497,17 @@ func (n *fakeNamespace) SetAcceptRA(iface string, accept bool) error {
 	n.all.mu.Lock()
 	defer n.all.mu.Unlock()
 	n.acceptRA = append(n.acceptRA, fmt.Sprintf("%s=%t", iface, accept))
+	return nil
+}
+
+// SetParameter notes it.
+func (n *fakeNamespace) SetParameter(path, value string) error {
+	if err := n.all.failure("SetParameter", n.path); err != nil {
+		return err
+	}
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	n.parameters = append(n.parameters, path+"="+value)
 	return nil
 }
 

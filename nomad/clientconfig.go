@@ -23,11 +23,14 @@ type ClientConfig struct {
 	Version Version
 }
 
+// clientTimeout is a variable for tests.
+var clientTimeout = 3 * time.Second
+
 // ReadClientConfig asks the Nomad agent. The connection is that of Nomad's CLI:
 // NOMAD_ADDR, NOMAD_TOKEN and its other environment variables. An agent without a client
-// is an error, and so is one that does not answer within 5 s.
+// is an error, and so is one that does not answer within 3 s, which is a timeout.
 func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
 	client, err := api.NewClient(api.DefaultConfig())
 	if err != nil {

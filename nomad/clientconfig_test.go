@@ -5,9 +5,13 @@ package nomad
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 func TestReadClientConfig(t *testing.T) {
@@ -36,6 +40,22 @@ func TestReadClientConfig(t *testing.T) {
 				t.Errorf("token %q", s.tokens[0])
 			}
 		})
+	}
+}
+
+// TestSilentAgent: an agent that was stopped accepts connections.
+func TestSilentAgent(t *testing.T) {
+	limit := clientTimeout
+	t.Cleanup(func() { clientTimeout = limit })
+	clientTimeout = 10 * time.Millisecond
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	t.Setenv("NOMAD_ADDR", "http://"+listener.Addr().String())
+	if _, err := ReadClientConfig(t.Context()); errdefs.Of(err) != errdefs.Timeout {
+		t.Errorf("%v, want a timeout", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func New(socket string) *Client {
 		}
 		return c, err
 	}
-	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}, patience: 10 * time.Second}
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}, patience: 3 * time.Second}
 }
 
 // Setup sets an allocation up; repeated with the same body it returns the existing
@@ -129,7 +129,7 @@ func (c *Client) Map(ctx context.Context) (*api.Map, error) {
 }
 
 // Cluster returns the pools whose networks span hosts. ErrUnavailable: the agent does not answer
-// within 10 s, as one that is stopped.
+// within 3 s, as one that is stopped.
 func (c *Client) Cluster(ctx context.Context) (*api.Cluster, error) {
 	limited, stop := context.WithTimeout(ctx, c.patience)
 	defer stop()

@@ -111,6 +111,6 @@ func (c *Connection) prepareLocked() error {
 		c.store, c.node = filestore.New(filepath.Join(c.dir(), "store")), func(context.Context) (node, error) { return node{}, nil }
 		return nil
 	}
-	c.store, c.node = nomadstore.New(c.nomad, b.IPAM.Namespace), (&nodeCache{c.dir(), cmp.Or(b.Nomad, &Nomad{}).NodeID, c.nomad}).node
+	c.store, c.node = nomadstore.New(c.nomad, b.IPAM.Namespace), (&nodeCache{dir: c.dir(), configured: cmp.Or(b.Nomad, &Nomad{}).NodeID, client: c.nomad}).node
 	return nil
 }

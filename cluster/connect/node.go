@@ -41,17 +41,23 @@ type nodeCache struct {
 	// configured is the node's ID. Empty: the agent is asked.
 	configured string
 	client     *rest.Client
+	// silent is when the agent did not answer last.
+	silent time.Time
 }
 
 func (c *nodeCache) path() string { return filepath.Join(c.dir, "nomad.json") }
 
-// node returns the cached node if it is fresh, or if the agent does not answer.
+// node returns the cached node if it is fresh, or if the agent does not answer: it is then not asked again at once.
 func (c *nodeCache) node(ctx context.Context) (node, error) {
 	cached, known := c.read()
-	if age := time.Since(cached.Asked); known && age >= 0 && age < fresh {
+	age, silence := time.Since(cached.Asked), time.Since(c.silent)
+	if known && (age >= 0 && age < fresh || silence < asking) {
 		return cached, nil
 	}
 	n, err := c.ask(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		c.silent = time.Now()
+	}
 	switch {
 	case err == nil:
 		return n, c.write(n)

@@ -15,6 +15,7 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cluster"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -38,7 +39,9 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
   allocnet doctor --json`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report, err := examine(cmd, s)
+			var report *doctor.Report
+			var err error
+			s.Meanwhile(cmd.ErrOrStderr(), "examining the host", func() { report, err = examine(cmd, s) })
 			if err != nil {
 				return err
 			}
@@ -48,9 +51,12 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 }
 
 // askNomad adds what the Nomad client on this host says of itself. Nothing if no Nomad
-// agent answers.
+// agent runs.
 func askNomad(ctx context.Context, d *doctor.Doctor) {
 	client, err := nomad.ReadClientConfig(ctx)
+	if errdefs.Of(err) == errdefs.Timeout {
+		d.NomadSilent = err
+	}
 	if err != nil {
 		return
 	}

@@ -35,7 +35,7 @@ To see the page of another host, forward a port to it:
   ssh -L 8321:127.0.0.1:8321 HOST allocnet ui --port 8321`
 
 // agentPatience is how long the command waits for an answer before it serves.
-const agentPatience = 10 * time.Second
+const agentPatience = 3 * time.Second
 
 // uiFlags are the flags of ui.
 type uiFlags struct {

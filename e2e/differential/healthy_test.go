@@ -39,6 +39,8 @@ func TestHealthy(t *testing.T) {
 				}
 				if a.Failure == "" {
 					attached.Add(1)
+				} else if slices.ContainsFunc(repeated, func(variants []variant) bool { return gatewayFamily.with(variants).Name == c.Name }) {
+					t.Errorf("it is to be attached: %s", a.Failure)
 				} else if !strings.HasPrefix(a.Failure, notAttached) {
 					t.Error(a.Failure)
 				}
@@ -60,6 +62,9 @@ func healthyConfigurations() []configuration {
 	})
 	for _, v := range spellings {
 		all = append(all, gatewayFamily.with([]variant{v}))
+	}
+	for _, variants := range repeated {
+		all = append(all, gatewayFamily.with(variants))
 	}
 	for i := range all {
 		all[i].Healthy = true
@@ -105,6 +110,30 @@ var spellings = []variant{
 		d.plugin["dns"] = map[string]any{"nameservers": []string{"FD00:0050::53", "10.50.0.53"}, "domain": "Example.ORG.", "search": []string{"Example.ORG."}, "options": []string{"ndots:2", "rotate"}}
 	}},
 	{"unknown keys", func(d *draft) { d.plugin["_comment"], d.plugin["x-team"] = "a note", "core" }},
+}
+
+// repeated have several plugins of a chain, or several networks, that set the same.
+var repeated = [][]variant{
+	{
+		chained("tuning twice", map[string]any{"type": "tuning", "mtu": 1300, "mac": "02:00:00:00:00:21", "promisc": true, "allmulti": true, "txQLen": 20, "sysctl": map[string]any{"net.ipv4.tcp_syncookies": "0", "net.ipv4.conf.IFNAME.forwarding": "0", "net.ipv6.conf.IFNAME.forwarding": "0"}}),
+		chained("other values", map[string]any{"type": "tuning", "mtu": 1400, "mac": "02:00:00:00:00:22", "promisc": true, "allmulti": false, "txQLen": 30, "sysctl": map[string]any{"net/ipv4/tcp_syncookies": "1", "net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}}),
+	},
+	{
+		{"tuning MAC", func(d *draft) {
+			plugin := map[string]any{"type": "tuning"}
+			capability(d, plugin, "mac", "02:00:00:00:00:23")
+			d.chain = append(d.chain, plugin)
+		}},
+		chained("another MAC", map[string]any{"type": "tuning", "mac": "02:00:00:00:00:24"}),
+	},
+	{mapped("portmap twice", nil, web), mapped("with conditions", map[string]any{"conditionsV4": []string{"-s", "192.0.2.9"}}, web)},
+	{mapped("portmap nftables twice", map[string]any{"backend": "nftables"}, web), mapped("again", map[string]any{"backend": "nftables"}, web)},
+	{chained("firewall twice", map[string]any{"type": "firewall"}), chained("same-bridge", map[string]any{"type": "firewall", "ingressPolicy": "same-bridge"})},
+	{chained("bandwidth ingress", map[string]any{"type": "bandwidth", "ingressRate": 1000000, "ingressBurst": 100000}), chained("egress", map[string]any{"type": "bandwidth", "egressRate": 1000000, "egressBurst": 100000})},
+	{
+		chained("parameter of two networks", map[string]any{"type": "tuning", "sysctl": map[string]any{"net.ipv4.tcp_syncookies": "0", "net.ipv6.conf.IFNAME.forwarding": "0"}}),
+		joined("", another(2, `{"type":"bridge","bridge":"br2","ipam":{"type":"host-local","subnet":"10.62.0.0/24"}},{"type":"tuning","sysctl":{"net.ipv4.tcp_syncookies":"1","net.ipv6.conf.all.forwarding":"1"}}`)),
+	},
 }
 
 // healthy returns what is wrong with what was just attached.

@@ -81,6 +81,11 @@ func replaceDefault(s *sysctl.Tree, before, after string) error {
 	return nil
 }
 
+// SetParameter sets a parameter of the namespace.
+func (n *Namespace) SetParameter(path, value string) error {
+	return n.withParameters(func(s *sysctl.Tree) error { return s.Set(path, value) })
+}
+
 // withParameters calls f in the namespace, with its parameters.
 func (n *Namespace) withParameters(f func(s *sysctl.Tree) error) error {
 	return n.Do(func() error {

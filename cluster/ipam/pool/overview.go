@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 )
@@ -39,6 +40,9 @@ type UnknownEntry struct {
 	Err  error
 }
 
+// answerTimeout is for how long Show waits for the first answer of the store.
+const answerTimeout = 3 * time.Second
+
 // Show returns the whole pool. It changes nothing. Of the configuration only the name is used:
 // the pool is read as the store has it.
 func (p *Pool) Show(ctx context.Context) (Overview, error) {
@@ -47,7 +51,9 @@ func (p *Pool) Show(ctx context.Context) (Overview, error) {
 		return Overview{}, err
 	}
 	o := Overview{}
-	entry, err := store.Get(ctx, ipam.PoolPath(p.o.Config.Pool))
+	first, stop := context.WithTimeoutCause(ctx, answerTimeout, fmt.Errorf("no answer within %s: %w", answerTimeout, context.DeadlineExceeded))
+	defer stop()
+	entry, err := store.Get(first, ipam.PoolPath(p.o.Config.Pool))
 	if errors.Is(err, ipam.ErrNotFound) {
 		return o, nil
 	}

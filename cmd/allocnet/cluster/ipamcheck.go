@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
@@ -51,14 +52,17 @@ func ipamCheck(cmd *cobra.Command, s *cli.Settings, args []string) error {
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		r.Findings = append(r.Findings, brokenPool(name, broken[name], "correct the key ipam of the network"))
 	}
+	var opened []*ipam.Config
+	var sources []doctor.PoolSource
 	for _, c := range configs {
 		a, err := access(c)
 		if err != nil {
 			r.Findings = append(r.Findings, brokenPool(c.Pool, err, "correct the block ipam in "+c.ConfigDir))
 			continue
 		}
-		r.Findings = append(r.Findings, doctor.ExaminePool(doctor.CollectPool(cmd.Context(), c, a.source()))...)
+		opened, sources = append(opened, c), append(sources, a.source())
 	}
+	s.Meanwhile(cmd.ErrOrStderr(), "examining the pools", func() { r.Findings = append(r.Findings, doctor.ExaminePools(cmd.Context(), opened, sources)...) })
 	catalog, err := cniconf.Load(s.ConfDirs()...)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,7 +103,10 @@ If the store does not answer, the blocks of this host are shown, and the exit co
 		Args:              atMostOnePool,
 		ValidArgsFunction: s.CompleteFirst(poolNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return d.Show(cmd, s.JSON, func(ctx context.Context) (cli.View, error) { return viewPools(ctx, s, args) })
+			return d.Show(cmd, s.JSON, func(ctx context.Context) (v cli.View, err error) {
+				s.Meanwhile(cmd.ErrOrStderr(), "asking the store of the pools", func() { v, err = viewPools(ctx, s, args) })
+				return v, err
+			})
 		},
 	}
 	d.Register(cmd, "names")
@@ -115,16 +119,21 @@ func viewPools(ctx context.Context, s *cli.Settings, args []string) (cli.View, e
 		return cli.View{}, err
 	}
 	all := []poolJSON{}
-	for _, c := range configs {
-		p, err := showPool(ctx, c)
-		if err != nil && len(args) > 0 {
-			return cli.View{}, fmt.Errorf("pool %s: %w", c.Pool, err)
+	shown, errs := make([]poolJSON, len(configs)), make([]error, len(configs))
+	var each sync.WaitGroup
+	for i, c := range configs { // at the same time: a store that does not answer is waited for once
+		each.Go(func() { shown[i], errs[i] = showPool(ctx, c) })
+	}
+	each.Wait()
+	for i, c := range configs {
+		if errs[i] != nil && len(args) > 0 {
+			return cli.View{}, fmt.Errorf("pool %s: %w", c.Pool, errs[i])
 		}
-		if err != nil {
-			broken[c.Pool] = err
+		if errs[i] != nil {
+			broken[c.Pool] = errs[i]
 			continue
 		}
-		all = append(all, p)
+		all = append(all, shown[i])
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		all = append(all, poolJSON{Pool: name, Ranges: []ipam.Range{}, Reserved: []netip.Prefix{}, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}, Error: broken[name].Error()})
@@ -147,13 +156,18 @@ func showPool(ctx context.Context, c *ipam.Config) (poolJSON, error) {
 // storeTimeout bounds the questions to the store.
 const storeTimeout = 15 * time.Second
 
+// lockTimeout bounds the wait for a pool of which another process has the lock: an agent that is stopped keeps it.
+const lockTimeout = 3 * time.Second
+
 // show returns the pool. What this host has is known without the store.
 func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	ctx, stop := context.WithTimeout(ctx, storeTimeout)
 	defer stop()
 	c := a.config
 	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Mode: c.Mode.String(), VXLAN: c.VXLAN, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
-	usage, err := a.pool.Usage(ctx)
+	local, stopLocal := context.WithTimeoutCause(ctx, lockTimeout, fmt.Errorf("another process has its lock for more than %s", lockTimeout))
+	defer stopLocal()
+	usage, err := a.pool.Usage(local)
 	if err != nil {
 		return p, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// CheckKeys returns why the keys of a network keep it from being attached: those of its rules, host names in conditions,
+// CheckKeys returns why the keys of a network keep it from being attached: those of its rules, host names in conditions, addresses that reach nothing,
 // and those of plugins that this process would execute. Where the plugins are executed, a newer
 // one may know a key that is unknown here.
 func (c Config) CheckKeys(n *cniconf.Network) error {
@@ -21,6 +21,9 @@ func (c Config) CheckKeys(n *cniconf.Network) error {
 		return err
 	}
 	if err := checkConditions(n); err != nil {
+		return err
+	}
+	if err := n.CheckAddresses(); err != nil {
 		return err
 	}
 	mistakes, err := c.mistakes(n)

@@ -57,6 +57,8 @@ type Namespace interface {
 	// SuspendIPv6 has new interfaces come without IPv6 until ResumeIPv6, which is safe to repeat, also after a kill.
 	SuspendIPv6() error
 	ResumeIPv6() error
+	// SetParameter sets a parameter of the kernel, a path such as net/ipv4/tcp_syncookies.
+	SetParameter(path, value string) error
 	// DefaultRoutes returns its default routes, IPv4 first, without those of accepted
 	// router advertisements.
 	DefaultRoutes() ([]netns.Route, error)

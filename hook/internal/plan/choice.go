@@ -130,7 +130,7 @@ func (p Attachment) checkGateways() error {
 	for _, address := range p.choice.Addresses {
 		a, first := address.Addr(), address.Masked().Addr()
 		switch {
-		case a.IsUnspecified(), a.IsLoopback(), a.IsMulticast():
+		case cniconf.Special(a, a) != "":
 			return p.refuseChoice(a.String(), "want a unicast address")
 		case slices.Contains(gateways, a), p.network.IsGateway() && first.IsValid() && first.Next() == a:
 			return p.refuseChoice(a.String(), "is the gateway of the network: choose another one")

@@ -9,12 +9,14 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // order fills DependsOn. Attachments that set a default route follow each other, the
 // primary first, so that the result does not depend on which plugin is quicker. An
 // attachment whose master is an interface in the namespace follows that interface's, and
-// one whose master is a bridge follows those that may create the bridge.
+// one whose master is a bridge follows those that may create the bridge. Of attachments that
+// set a parameter of the namespace the last one counts.
 func (p *Plan) order() {
 	previous := ""
 	candidates := slices.Clone(p.Existing)
@@ -28,6 +30,7 @@ func (p *Plan) order() {
 		}
 		a.DependsOn = append(a.DependsOn, onrecord.MasterInterfaces(chain, candidates)...)
 		a.DependsOn = append(a.DependsOn, bridgeInterfaces(chain, p.Added[:i])...)
+		a.DependsOn = append(a.DependsOn, settingInterfaces(onrecord.Parameters(added.network.List, a.Interface), p.Added[:i])...)
 		candidates = append(candidates, *a)
 	}
 }
@@ -53,6 +56,24 @@ func setsDefaultRoute(p cniconf.Plugin) bool {
 		to, err := netip.ParsePrefix(r.Dst)
 		return err == nil && to.Bits() == 0
 	})
+}
+
+// settingInterfaces returns the interfaces of the earlier attachments that set a parameter which these set, too, or the other way round.
+func settingInterfaces(parameters []onrecord.Parameter, candidates []Attachment) (interfaces []string) {
+	if len(parameters) == 0 {
+		return nil
+	}
+	for _, e := range candidates {
+		shared := slices.ContainsFunc(onrecord.Parameters(e.network.List, e.Attachment.Interface), func(other onrecord.Parameter) bool {
+			return slices.ContainsFunc(parameters, func(p onrecord.Parameter) bool {
+				return sysctl.Sets(p.Path, other.Path) || sysctl.Sets(other.Path, p.Path)
+			})
+		})
+		if shared {
+			interfaces = append(interfaces, e.Attachment.Interface)
+		}
+	}
+	return interfaces
 }
 
 // bridgeInterfaces returns the interfaces of the earlier attachments that create a bridge

@@ -40,6 +40,8 @@ func TestSetupOrder(t *testing.T) {
 		alien = `{"type": "cilium-cni"}`
 		outer = `{"type": "macvlan", "master": "cni0", "ipam": {}}`
 		inner = `{"type": "vlan", "master": "net1", "linkInContainer": true, "ipam": {}}`
+		tuned = `{"type": "tuning", "sysctl": {"net.ipv4.tcp_syncookies": "1", "net.ipv6.conf.all.forwarding": "1"}}`
+		own   = `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.forwarding": "0"}}`
 	)
 	for name, test := range map[string]struct {
 		plugins []string
@@ -53,6 +55,7 @@ func TestSetupOrder(t *testing.T) {
 		"only the primary's route": {[]string{way, plain}, "[] []"},
 		"a master that is absent":  {[]string{plain, inner}, "[] []"},
 		"on the bridge of another": {[]string{outer, plain, outer}, "[] [] [net1]"},
+		"of one parameter":         {[]string{tuned, own, plain, tuned, own}, "[] [eth0] [] [eth0 net1] [eth0 net3]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &Plan{}

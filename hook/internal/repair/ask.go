@@ -27,6 +27,9 @@ import (
 // CheckPlugins runs CHECK of plugins that allocnet does not know.
 func CheckPlugins(ctx context.Context, o *operation.Operation, a state.Attachment) (skipped string, err error) {
 	list, err := onrecord.List(a)
+	if err == nil {
+		list, err = onrecord.ListToCheck(list, a, o.Record.Attachments)
+	}
 	if err != nil {
 		return "", err
 	}

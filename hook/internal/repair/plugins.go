@@ -63,6 +63,11 @@ func (p *Repairing) prove() {
 // supported repairs what plugins that allocnet knows have made, but leaves their rules to be added.
 func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigList) {
 	a := *p.Attachment()
+	list, err := onrecord.ListToCheck(list, a, p.operation.Record.Attachments)
+	if err != nil {
+		p.Err = err
+		return
+	}
 	chain := p.operation.Config.InProcess.Chain(a, &p.Repair)
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {

@@ -52,7 +52,7 @@ type step struct {
 }
 
 // table has all steps in the order in which they are done. Before DEL they are undone in reverse.
-var table = []step{forwarding, loopback, bridgeMTU, bridges, withoutIPv6, ipv6Off, innerMasters, forceAddress, assigned, portFamilies, acceptRA, defaultRoutes, sourceRouting, resolvConf}
+var table = []step{forwarding, loopback, bridgeMTU, bridges, withoutIPv6, ipv6Off, innerMasters, forceAddress, assigned, portFamilies, acceptRA, parameters, defaultRoutes, sourceRouting, resolvConf}
 
 // Lack is something that is missing.
 type Lack struct {

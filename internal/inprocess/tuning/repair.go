@@ -14,6 +14,7 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // repair repairs the parameters and the settings of the link. What the configuration
@@ -34,8 +35,8 @@ func repair(c *plugin.Call) error {
 
 func (conf *config) repairSysctls(c *plugin.Call) error {
 	var errs []error
-	for _, key := range conf.keys() {
-		path, err := sysctlPath(key, c.IfName)
+	for _, key := range sysctl.InOrder(conf.Sysctl) {
+		path, err := sysctl.Path(key, c.IfName)
 		if err == nil {
 			err = c.EnsureSysctl(path, conf.Sysctl[key])
 		}

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -80,15 +79,4 @@ func refuseDuplicateSysctls(config []byte) error {
 		return errors.New("duplicated sysctl keys are not allowed")
 	}
 	return nil
-}
-
-// sysctlPath returns the path of a key in /proc/sys, in which IFNAME stands for the interface.
-// Keys of other subsystems than the network are refused.
-func sysctlPath(key, ifName string) (string, error) {
-	key = strings.Replace(strings.ReplaceAll(key, ".", "/"), "IFNAME", ifName, 1)
-	path := filepath.Join("/", key)[1:]
-	if !strings.HasPrefix(path, "net/") {
-		return "", fmt.Errorf("invalid net sysctl key: %q", key)
-	}
-	return path, nil
 }

@@ -8,23 +8,6 @@ import (
 	"testing"
 )
 
-func TestSysctlPath(t *testing.T) {
-	for key, want := range map[string]string{
-		"net.ipv4.conf.IFNAME.rp_filter": "net/ipv4/conf/eth0.5/rp_filter",
-		"net/ipv4/conf/IFNAME/rp_filter": "net/ipv4/conf/eth0.5/rp_filter",
-		"net.core.somaxconn":             "net/core/somaxconn",
-		"kernel.domainname":              "",
-		"net/../kernel/domainname":       "net/kernel/domainname", // no dots are left
-		"net":                            "",
-		"network.x":                      "",
-	} {
-		got, err := sysctlPath(key, "eth0.5")
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q, %v, want %q", key, got, err, want)
-		}
-	}
-}
-
 func TestDuplicateSysctls(t *testing.T) {
 	for sysctl, want := range map[string]string{
 		`{}`:                        "<nil>",

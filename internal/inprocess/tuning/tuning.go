@@ -5,15 +5,12 @@
 package tuning
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -22,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // Type is the tuning plugin.
@@ -138,8 +136,8 @@ func add(c *plugin.Call) (*current.Result, error) {
 
 // apply makes the settings, those of the link after a backup of what it has.
 func (conf *config) apply(c *plugin.Call) error {
-	for _, key := range conf.keys() {
-		path, err := sysctlPath(key, c.IfName)
+	for _, key := range sysctl.InOrder(conf.Sysctl) {
+		path, err := sysctl.Path(key, c.IfName)
 		if err != nil {
 			return err
 		}
@@ -159,18 +157,6 @@ func (conf *config) apply(c *plugin.Call) error {
 		return err
 	}
 	return settings.apply(link)
-}
-
-// ofAll are the sysctls of all interfaces, whose change changes those of each.
-var ofAll = regexp.MustCompile(`\b(?:all|default|ip_forward)\b`)
-
-// keys returns those of the sysctls in the order in which they are set: those of one interface last.
-func (conf *config) keys() []string {
-	keys := slices.Sorted(maps.Keys(conf.Sysctl))
-	slices.SortStableFunc(keys, func(a, b string) int {
-		return cmp.Compare(len(ofAll.FindString(b)), len(ofAll.FindString(a)))
-	})
-	return keys
 }
 
 // backupPath is the file that has the settings of the link as they were before ADD.
@@ -194,8 +180,8 @@ func check(c *plugin.Call) error {
 
 // check compares the settings with the kernel's.
 func (conf *config) check(c *plugin.Call) error {
-	for _, key := range conf.keys() {
-		path, err := sysctlPath(key, c.IfName)
+	for _, key := range sysctl.InOrder(conf.Sysctl) {
+		path, err := sysctl.Path(key, c.IfName)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +76,40 @@ func TestBackup(t *testing.T) {
 	}
 }
 
+// TestBackupFails: settings that cannot be saved are an error.
+func TestBackupFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{filepath.Join(dir, "file", "c_eth0.json"): "failed to create backup directory", dir: "failed to save file"} {
+		if err := (linkSettings{MTU: 1500}).backup(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// TestRootUnsavedSettingIsNotChanged: DEL could not restore it.
+func TestRootUnsavedSettingIsNotChanged(t *testing.T) {
+	roottest.Require(t)
+	netns := namespaceWith(t, netlink.LinkAttrs{Name: "eth0", MTU: 1450})
+	c := &plugin.Call{ContainerID: "c", IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", netns.Fd()), Config: []byte(
+		`{"cniVersion": "1.0.0", "name": "n", "type": "tuning", "dataDir": "/dev/null", "mtu": 1400, "prevResult": {"cniVersion": "1.0.0"}}`)}
+	if _, err := add(c); err == nil || !strings.Contains(err.Error(), "failed to create backup directory") {
+		t.Errorf("ADD: %v", err)
+	}
+	err := within.Namespace(netns, func(ns.NetNS) error {
+		link, err := netlink.LinkByName("eth0")
+		if err == nil && link.Attrs().MTU != 1450 {
+			t.Errorf("the MTU is %d", link.Attrs().MTU)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestUnlistedSysctls: ADD refuses them before it changes anything.
 func TestUnlistedSysctls(t *testing.T) {
 	usual := sysctlAllowlist
@@ -137,18 +170,6 @@ func TestRootSettingsAreRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireMTU(1450)
-}
-
-// TestSysctlOrder: those of all interfaces come first, and do not undo that of one.
-func TestSysctlOrder(t *testing.T) {
-	conf := &config{Sysctl: map[string]string{}}
-	want := []string{"net.ipv4.ip_forward", "net/ipv4/conf/default/rp_filter", "net.ipv4.conf.all.forwarding", "net.ipv4.conf.IFNAME.forwarding", "net.ipv4.icmp_echo_ignore_all"}
-	for _, key := range want {
-		conf.Sysctl[key] = "1"
-	}
-	if got := conf.keys(); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
 }
 
 // TestSettingsThatStay: DEL removes the file of the settings, whatever is in it and also without the namespace, or fails.

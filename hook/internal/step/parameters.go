@@ -1,0 +1,50 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package step
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/state"
+)
+
+// parameters has those of the namespace that several networks set be as the last of them has them. The plugin tuning, which sets them,
+// leaves them as they are when a network is detached.
+var parameters = step{Restored: keepParameters, Kept: returnParameters}
+
+// keepParameters sets those of later attachments again.
+func keepParameters(w *Work, a *state.Attachment) error {
+	return setParameters(w, onrecord.Overlaid(onrecord.Later(*a, w.Record.Attachments), []state.Attachment{*a}))
+}
+
+// returnParameters sets those of attachments that are kept. A repair makes what fails.
+func returnParameters(w *Work, removed []state.Attachment) error {
+	kept := slices.DeleteFunc(slices.Clone(w.Record.Attachments), func(a state.Attachment) bool {
+		return slices.ContainsFunc(removed, func(r state.Attachment) bool { return r.Index == a.Index })
+	})
+	if err := setParameters(w, onrecord.Overlaid(kept, removed)); err != nil && !errors.Is(err, netns.ErrMissing) {
+		w.Log.Warn("networks lack what a detached one had set", "error", err)
+	}
+	return nil
+}
+
+func setParameters(w *Work, parameters []onrecord.Parameter) error {
+	if len(parameters) == 0 {
+		return nil
+	}
+	ns, err := w.Namespace()
+	if err != nil {
+		return err
+	}
+	for _, p := range parameters {
+		if err := ns.SetParameter(p.Path, p.Value); err != nil {
+			return fmt.Errorf("set sysctl %s to %q, as another network has it: %w", p.Path, p.Value, err)
+		}
+	}
+	return nil
+}

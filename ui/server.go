@@ -1,6 +1,10 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package ui serves the status page of a host: read-only pages of what the agent's API answers.
+//
+// A page is for one person: each URL of Server.URL opens one session in one browser. Pages need
+// no JavaScript; with it they follow the host.
 package ui
 
 import (
@@ -10,9 +14,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/allocnet/allocnet/agent/api"
 )
 
 //go:embed static
@@ -116,4 +123,19 @@ func (s *Server) requireSession(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Agent is what the pages show; agent/client.Client is one.
+type Agent interface {
+	Ready(ctx context.Context) error
+	Allocations(ctx context.Context) ([]*api.Allocation, error)
+	Allocation(ctx context.Context, id string) (*api.Allocation, error)
+	Details(ctx context.Context, id string) (*api.Details, error)
+	Networks(ctx context.Context) (*api.Networks, error)
+	Pools(ctx context.Context) (*api.Pools, error)
+	Leaks(ctx context.Context) (*api.Leaks, error)
+	Repair(ctx context.Context) (*api.Repair, error)
+	Map(ctx context.Context) (*api.Map, error)
+	Cluster(ctx context.Context) (*api.Cluster, error)
+	Events(ctx context.Context, q api.EventQuery) iter.Seq2[api.Event, error]
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
@@ -62,4 +64,37 @@ func sameParameter(present, value string) bool {
 		y, errB := strconv.ParseInt(b, 0, 64)
 		return a == b || errA == nil && errB == nil && x == y
 	})
+}
+
+// MACArgs is the key "args" of plugins that take a MAC.
+type MACArgs struct {
+	CNI struct {
+		MAC string `json:"mac"`
+		IPArgs
+	} `json:"cni"`
+}
+
+// MACCapability is the key "runtimeConfig" of plugins with the capability "mac".
+type MACCapability struct {
+	MAC string `json:"mac"`
+}
+
+// RequestedMAC returns the MAC that the runtime asks for: the capability comes before the
+// configuration's args, and these before CNI_ARGS. Empty: the kernel chooses.
+func RequestedMAC(cniArgs string, args MACArgs, capability MACCapability) (string, error) {
+	var env struct {
+		types.CommonArgs
+		MAC types.UnmarshallableString
+	}
+	if cniArgs != "" {
+		if err := types.LoadArgs(cniArgs, &env); err != nil {
+			return "", err
+		}
+	}
+	for _, mac := range []string{capability.MAC, args.CNI.MAC, string(env.MAC)} {
+		if mac != "" {
+			return mac, nil
+		}
+	}
+	return "", nil
 }

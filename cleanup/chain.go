@@ -39,7 +39,6 @@ type rulePattern struct {
 	forms []string
 }
 
-// address returns the address of a rule of one of the forms.
 func (p rulePattern) address(r rule) (netip.Addr, bool) {
 	if r.table != p.table || r.chain != p.chain || len(r.words) < 2 {
 		return netip.Addr{}, false
@@ -77,7 +76,6 @@ type flow struct {
 	address netip.Addr
 }
 
-// objects returns the objects of a ruleset that a leak describes.
 func (l *leak) objects(b backend, s ruleset) []Object {
 	var list []Object
 	for _, p := range l.chains {
@@ -195,8 +193,7 @@ func (s ruleset) ruleObjects(b backend, kind Kind, p rulePattern) []Object {
 type rule struct {
 	table, chain string
 	line         string
-	// number is its place in the listing.
-	number int
+	number       int
 	// words are those of the line from -A on; nil for a line that could not
 	// be split.
 	words []string
@@ -213,7 +210,6 @@ type ruleset struct {
 	problems []error
 }
 
-// chainName identifies a chain of a backend.
 type chainName struct{ table, name string }
 
 // parseRules reads the output of iptables-save: all chains, and the rules that

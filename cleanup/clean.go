@@ -179,7 +179,6 @@ func (f *scanResult) addressRules(dead []state.Leftover, addresses map[netip.Add
 	return slices.DeleteFunc(rules, func(o Object) bool { return inUse[o.Addresses[0]] }), nil
 }
 
-// published returns the UDP ports that the attachments publish.
 func published(attachments []state.Attachment) []flow {
 	var flows []flow
 	for _, a := range attachments {

@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/internal/files"
 )
 
-// file is a file that one allocation owns.
 type file struct {
 	path string
 	// content is that with which it was found.
@@ -103,7 +102,6 @@ func readSmall(path string) (string, error) {
 
 // directory is where a plugin keeps files.
 type directory struct {
-	// paths are its defaults.
 	paths []string
 	// configured returns the directory that a plugin configuration names; empty:
 	// none. Nil: the plugin has no such setting.

@@ -151,7 +151,6 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 // the pool, which has another name, and which several networks can use.
 type leaseUsers map[string][]string
 
-// leaseUsers returns those of the networks.
 func (d directory) leaseUsers(conflists []json.RawMessage) leaseUsers {
 	users := leaseUsers{}
 	for _, conflist := range conflists {

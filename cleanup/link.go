@@ -106,7 +106,6 @@ func (c catalog) kindOf(name string, owner Owner) string {
 
 type resultInterface struct{ Name, Mac, Sandbox string }
 
-// resultInterfaces returns those of the result of an attachment; none without one.
 func resultInterfaces(a state.Attachment) []resultInterface {
 	var result struct{ Interfaces []resultInterface }
 	_ = json.Unmarshal(a.Result, &result)

@@ -35,8 +35,7 @@ type nftTable struct {
 type ownChains struct {
 	// prefix begins their names, and those of no others.
 	prefix string
-	// names are made of the owner.
-	names []func(Owner) string
+	names  []func(Owner) string
 }
 
 func (c ownChains) of(owner Owner) (names []string) {
@@ -102,7 +101,6 @@ func (system) listNFTables(ctx context.Context, t nftTable) (rules []nftRule, ch
 	return rules, chains, err
 }
 
-// ownChain is a chain that is made for one attachment.
 func (t nftTable) ownChain(kind Kind, name string) Object {
 	return Object{
 		Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name),

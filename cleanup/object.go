@@ -90,7 +90,6 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s: %s", p.Where, p.Reason) }
 
-// scanResult has the objects of one scan.
 type scanResult struct {
 	Objects []Object `json:"objects"`
 	// Problems are places that could not be examined: their objects are not known.

@@ -84,7 +84,6 @@ func (o Object) removeFile() error {
 	return o.file.remove()
 }
 
-// removal is one call of remove.
 type removal struct {
 	ctx      context.Context
 	host     *host

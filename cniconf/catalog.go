@@ -31,7 +31,6 @@ func NomadDir(dirs []string) string { return strings.Join(dirs[max(0, len(dirs)-
 // ErrNoDir reports a CNI configuration directory that does not exist.
 var ErrNoDir = errdefs.New(errdefs.Refused, "CNI configuration directory does not exist")
 
-// extensions are those of configuration files.
 var extensions = []string{".conflist", ".conf", ".json"}
 
 // Catalog has the networks of CNI configuration directories at the time when they

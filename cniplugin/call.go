@@ -166,7 +166,6 @@ func (c Call) args(command string) (*skel.CmdArgs, *types.Error) {
 	return args, validateName(args.StdinData)
 }
 
-// validateName checks the name in a configuration.
 func validateName(config []byte) *types.Error {
 	var named struct {
 		Name string `json:"name"`
@@ -243,7 +242,6 @@ func (r *request) outcome(err error) error {
 	return failed
 }
 
-// refuse returns the error of an invalid request.
 func refuse(code uint, msg string) error { return types.NewError(code, msg, "") }
 
 // retryLater has pending teardowns retried. The runtime waits for this call, and other containers

@@ -78,7 +78,6 @@ type conf struct {
 	delegates []*cniconf.Network
 }
 
-// runtimeConfig has the capability arguments.
 type runtimeConfig struct {
 	PortMappings []selection.PortMapping `json:"portMappings"`
 	IPs          []string                `json:"ips"`

@@ -39,11 +39,9 @@ type request struct {
 	command string
 	engine  *hook.Engine
 	log     hclog.Logger
-	// later is Call.Later.
-	later func(config []byte) error
+	later   func(config []byte) error
 	// refusal is why the agent has not carried out the call. Nil: it was not to do that.
 	refusal *shim.Refusal
-	// printed is what the plugin prints.
 	printed bytes.Buffer
 	// close releases what the call holds.
 	close func()

@@ -100,7 +100,6 @@ func (p poolReport) readiness() {
 	}
 }
 
-// endCopy is what to do with a copy of this machine.
 func (p poolReport) endCopy() string {
 	return fmt.Sprintf("on the copy: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools, and delete the variables of the blocks that it has claimed", filepath.Join(p.Config.StateDir, "ipam"))
 }
@@ -256,10 +255,8 @@ func (p poolReport) addresses() {
 	}
 }
 
-// owner names a host.
 func owner(h ipam.Host) string {
 	return cmp.Or(strings.TrimSpace(h.NodeName+" "+h.NodeID), "instance "+h.Instance)
 }
 
-// nodeOf is what a command takes for the host.
 func nodeOf(h ipam.Host) string { return cmp.Or(h.NodeID, h.Instance) }

@@ -26,7 +26,6 @@ type Event = api.Event
 // the problem.
 const OpPool = "pool"
 
-// of returns the event of an observation.
 func of(o hook.Observation, caller string) Event {
 	e := Event{
 		Time: time.Now().UTC(), Operation: string(o.Op), Outcome: string(o.Outcome()), Reason: string(o.Reason), Caller: caller,
@@ -56,7 +55,6 @@ func plain(text string) string {
 }
 
 const (
-	// maxLine is the length of the longest line.
 	maxLine = 4 << 10
 	// maxError, maxName, maxNetworks, maxMissing and maxRemovers bound what callers choose.
 	maxError    = 1 << 10
@@ -81,7 +79,6 @@ func bound(e *Event) {
 	e.Error = shorten(e.Error, maxError)
 }
 
-// boundList shortens a list and its texts.
 func boundList(list []string, limit int) []string {
 	if more := len(list) - limit; more > 0 {
 		list = append(slices.Clone(list[:limit]), fmt.Sprintf("and %d more", more))

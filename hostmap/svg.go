@@ -138,13 +138,11 @@ func (d *drawing) cut(s string, x float64) string {
 	return termtext.Cut(termtext.Printable(s), d.fit(x), "…")
 }
 
-// railX is where a rail is.
 func (d *drawing) railX(i int) float64 { return margin + railGap/2 + float64(i)*railGap }
 
 // networkColours is how many colours networks have, which repeat.
 const networkColours = 6
 
-// class is that of the texts of a network.
 func (d *drawing) class(network string) string {
 	if i := d.index(network); i >= 0 {
 		return fmt.Sprintf("t%d", i%networkColours)
@@ -152,7 +150,6 @@ func (d *drawing) class(network string) string {
 	return "dim"
 }
 
-// network draws the head of a network.
 func (d *drawing) network(n Network) {
 	if i := d.index(n.Name); i >= 0 {
 		d.heads[i] = d.y - 4
@@ -169,7 +166,6 @@ func (d *drawing) network(n Network) {
 	d.y += lineHeight / 3
 }
 
-// name draws the name of a network, which it may shorten.
 func (d *drawing) name(x float64, network string) {
 	shown := termtext.Cut(termtext.Printable(network), d.nameWidth, "…")
 	d.text(x, "b "+d.class(network), shown)
@@ -226,7 +222,6 @@ func (d *drawing) attachment(x float64, n Attachment) {
 	d.remarks(x, wrong, unknown)
 }
 
-// remarks draws what is wrong, and what is not known.
 func (d *drawing) remarks(x float64, wrong, unknown []string) {
 	for _, text := range wrong {
 		d.wrapped(x, "bad", text)
@@ -246,7 +241,6 @@ func (d *drawing) wrapped(x float64, class, s string) {
 	d.lined(x, class, termtext.Fill(wordsOf(s), " ", d.fit(x)))
 }
 
-// lined draws lines, and goes on below them.
 func (d *drawing) lined(x float64, class string, lines []string) {
 	for _, line := range lines {
 		d.text(x, class, line)
@@ -254,7 +248,6 @@ func (d *drawing) lined(x float64, class string, lines []string) {
 	}
 }
 
-// text draws a text at the base of the line.
 func (d *drawing) text(x float64, class, s string) { d.sized(x, class, s, charWidth) }
 
 // sized is text with characters of a width, whatever the font.
@@ -269,7 +262,6 @@ func (d *drawing) sized(x float64, class, s string, width float64) {
 		class, x, d.y, float64(termtext.Width(s))*width, escape(s))
 }
 
-// classes are those of what has a colour on a terminal.
 var classes = map[style]string{green: "ok", yellow: "warn", red: "bad"}
 
 // escape makes a text of XML, in one line.

@@ -23,7 +23,6 @@ import (
 // Port is a port of an allocation.
 type Port = allocation.Port
 
-// invalidPort is the error of a port that cannot be mapped.
 func invalidPort(port, field string, value any, reason string) error {
 	return errdefs.As(errdefs.Refused, fmt.Errorf("port %q: %s %q: %s", port, field, fmt.Sprint(value), reason))
 }

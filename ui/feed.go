@@ -22,7 +22,6 @@ const (
 	reconnect = 3 * time.Second
 )
 
-// sample counts at one time.
 type sample struct {
 	time        time.Time
 	attachments int
@@ -84,7 +83,6 @@ func (f *feed) last() uint64 {
 	return f.events[len(f.events)-1].Index
 }
 
-// add keeps an event.
 func (f *feed) add(e api.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,6 @@ var hosts = []string{"127.0.0.1", "localhost", "::1"}
 // policy allows the pages their own files, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// headers are those of all answers.
 var headers = map[string]string{
 	"Content-Security-Policy":      policy,
 	"Cache-Control":                "no-store",

@@ -27,7 +27,6 @@ type problem struct {
 	Allocation string
 }
 
-// problemsPage is what the page of problems shows.
 type problemsPage struct {
 	Problems []problem
 	// ReportOnly is whether the agent repairs nothing.

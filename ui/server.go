@@ -72,7 +72,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// handler answers all requests.
 func (s *Server) handler() http.Handler {
 	pages := http.NewServeMux()
 	for path, page := range map[string]http.HandlerFunc{

@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/internal/unit"
 )
 
-// newEngine returns the engine of the configured hook.
 func (d *Daemon) newEngine() (agent.Engine, error) {
 	h, err := hook.New(cmp.Or(d.config.Hook, hook.CNI), d.engineConfig())
 	if err != nil {

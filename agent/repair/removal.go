@@ -103,7 +103,6 @@ func (t timedRemover) isLike(other timedRemover) bool {
 	return t.Name == other.Name && t.Parent == other.Parent
 }
 
-// add remembers a removal.
 func (r *removals) add(one Removal, now time.Time) {
 	if r.newer == nil || len(r.newer) > maxChains {
 		r.newer, r.older = map[string][]timedRemover{}, r.newer

@@ -77,7 +77,6 @@ type Repairer struct {
 	told, unanswered time.Time
 }
 
-// attachment is one of an allocation.
 type attachment struct{ allocation, iface string }
 
 // New returns a repairer that works in a mode. See Run.
@@ -309,7 +308,6 @@ func (r *Repairer) count(drifts []hook.Drift) {
 	}
 }
 
-// union returns the processes of both.
 func union(a, b []hook.Remover) []hook.Remover {
 	for _, by := range b {
 		if !slices.Contains(a, by) {

@@ -22,7 +22,6 @@ const (
 	yes
 )
 
-// condition is one of a rule.
 type condition func(*packet) answer
 
 func isUnknown(*packet) answer { return unknown }
@@ -85,7 +84,6 @@ func named(name, pattern string) answer {
 	return whether(isNamed(name, pattern))
 }
 
-// goesTo is whether the packet goes to an interface of a pattern.
 func (p *packet) goesTo(pattern string) answer {
 	if pattern == p.notTo && pattern != Pairs {
 		return no

@@ -38,8 +38,7 @@ type Facts struct {
 	// ipv4 and ipv6 are the settings of forwarding: "0", "1", or empty if the kernel has none.
 	ipv4, ipv6 string
 	rulesets   []*ruleset
-	// inVRF are interfaces that belong to a VRF.
-	inVRF []string
+	inVRF      []string
 	// zones are those of firewalld. Nil: it does not run.
 	zones []zone
 }

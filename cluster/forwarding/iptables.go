@@ -49,7 +49,6 @@ func parseIptables(l cleanup.Listing) *ruleset {
 	return s
 }
 
-// declare adds a chain with its policy.
 func (s *ruleset) declare(chain netfilter.Line) {
 	s.chains[chain.Chain] = nil
 	switch chain.Policy {

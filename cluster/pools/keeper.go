@@ -53,7 +53,6 @@ type keeper struct {
 	settings Settings
 	inUse    func(netip.Prefix) (bool, error)
 	used     func() ([]netip.Addr, error)
-	// reporter is told of the problems.
 	reporter *reporter
 	log      hclog.Logger
 	stop     context.CancelFunc

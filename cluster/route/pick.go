@@ -133,7 +133,6 @@ func (c *chooser) choose(targets []Target) []pick {
 	return picks
 }
 
-// pick decides for a target by itself.
 func (c *chooser) pick(t Target) pick {
 	k := pick{Route: Route{Block: t.Block, Node: t.Node, State: Installed}}
 	reason := c.refuse(t)

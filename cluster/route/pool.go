@@ -33,7 +33,6 @@ func PoolOf(c *ipam.Config) Pool {
 	return p
 }
 
-// blockBits is the prefix length of blocks of the family.
 func (p Pool) blockBits(of netip.Prefix) int {
 	if of.Addr().Is4() {
 		return p.BlockSize.IPv4

@@ -55,7 +55,6 @@ type nodes struct {
 	listed time.Time
 }
 
-// knownNode is an answer.
 type knownNode struct {
 	Node
 	asked time.Time

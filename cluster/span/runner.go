@@ -294,7 +294,6 @@ func (r *runner) passes() (passage, netip.Addr) {
 	return r.passage, node
 }
 
-// observe counts, and logs what has changed.
 func (r *runner) observe(report route.Report, changed time.Time, err error) {
 	now := time.Now()
 	if report.Added+report.Replaced+report.Removed > 0 {

@@ -77,7 +77,6 @@ func nodesOf(blocks peers.Blocks, verdicts map[ipam.Block]verdict, routes map[ip
 // Kind is what keeps a pool's routes from being right.
 type Kind string
 
-// kinds of problems.
 const (
 	// AddressUnknown is that this host does not know its own address.
 	AddressUnknown Kind = "address"
@@ -118,7 +117,6 @@ type Problem struct {
 // mostNamed bounds the blocks that a problem names: others may write as many as they like.
 const mostNamed = 5
 
-// list joins the first of the texts.
 func list(texts []string) string {
 	slices.Sort(texts)
 	if more := len(texts) - mostNamed; more > 0 {

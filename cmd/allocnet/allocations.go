@@ -16,7 +16,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// allocationJSON is an allocation as --json prints it.
 type allocationJSON struct {
 	*hook.Allocation
 	// NetworkStatus is the same in the schema of the network plumbing working
@@ -91,7 +90,6 @@ func allocationTable(t cli.Terminal, allocations []*hook.Allocation, short map[s
 	return stackedTable(allocations, short)
 }
 
-// macColumn is that of fullTable.
 const macColumn = 4
 
 func fullTable(allocations []*hook.Allocation, short map[string]string) cli.Table {

@@ -106,7 +106,6 @@ func examineDead(ctx context.Context, collector *cleanup.Collector, scope cleanu
 	return report, nil
 }
 
-// cleanedJSON is what cleanup --json prints.
 type cleanedJSON struct {
 	ID      string             `json:"id"`
 	Removed []cleanup.Decision `json:"removed"`
@@ -140,7 +139,6 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 	return table.Print(w, false)
 }
 
-// collected is what gc prints.
 type collected struct {
 	*hook.Collected
 	*cleanup.Report
@@ -163,7 +161,6 @@ would be removed, nothing is, and the exit code is 2.
 If another runtime attaches to the same networks, name its allocations with --live:
 there is no liveness evidence of a set-up that has just started.`
 
-// gcFlags are the flags of gc.
 type gcFlags struct {
 	live    liveList
 	network string

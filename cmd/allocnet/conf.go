@@ -34,7 +34,6 @@ func newConf(s *cli.Settings) *cobra.Command {
 	}, newConfGenerate(s))
 }
 
-// generation are the flags of conf generate.
 type generation struct {
 	name, networks, allocDir, identity, out string
 	check                                   bool
@@ -159,7 +158,6 @@ func (g *generation) findAllocDir(ctx context.Context) error {
 	return nil
 }
 
-// The values of --identity.
 const (
 	identityNomad   = "nomad"
 	identityUnknown = "unknown"

@@ -136,7 +136,6 @@ func setupUnlessSignalled(ctx context.Context, engine *hook.Engine, r hook.Reque
 	return allocation, err
 }
 
-// runCommand runs the command and returns nil or an *exitError.
 func runCommand(a *hook.Allocation, args []string, stdout, stderr io.Writer, signals <-chan os.Signal) error {
 	command := exec.Command(args[0], args[1:]...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, stdout, stderr

@@ -42,7 +42,6 @@ type Runner struct {
 	// DEL has failed. Default: it is not called.
 	Deleted func(ctx context.Context, plugin string) error
 
-	// added counts the results.
 	added int
 }
 

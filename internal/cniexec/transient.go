@@ -134,7 +134,6 @@ func answer(path string, printed *types.Error) error {
 	return &referenceAnswer{printed}
 }
 
-// referenceAnswer is what a reference plugin printed.
 type referenceAnswer struct{ error }
 
 // Unwrap gives what was printed.

@@ -68,7 +68,6 @@ func unwrapped(err error) error {
 	return err
 }
 
-// kinds are those of messages in a family.
 type kinds struct {
 	network         string
 	protocol        int

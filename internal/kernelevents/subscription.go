@@ -65,7 +65,6 @@ func (s Subscription) Start(ctx context.Context, l Listener) error {
 	return nil
 }
 
-// receiver is a socket of netlink.
 type receiver interface {
 	Receive() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
 }

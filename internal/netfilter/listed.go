@@ -23,7 +23,6 @@ type ListedRule struct {
 // nfgenmsgSize is the size of the header in front of the attributes of a message.
 const nfgenmsgSize = 4
 
-// newListedRule reads a rule from the payload of its message.
 func newListedRule(payload []byte) ListedRule {
 	var rule ListedRule
 	for kind, value := range attributes(payload[min(nfgenmsgSize, len(payload)):]) {

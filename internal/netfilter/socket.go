@@ -171,7 +171,6 @@ func (s *Socket) receive(request netlink.Message, visitor func(payload []byte) b
 	}
 }
 
-// listing is one that is being received.
 type listing struct {
 	visitor func(payload []byte) bool
 	// changed is whether the kernel has said so far that it may not be the whole.

@@ -88,7 +88,6 @@ func (f Family) Program() string {
 	return "iptables"
 }
 
-// numbers are those of the kernel.
 var numbers = map[Family]nftables.TableFamily{
 	IPv4: nftables.TableFamilyIPv4, IPv6: nftables.TableFamilyIPv6, INet: nftables.TableFamilyINet, Bridge: nftables.TableFamilyBridge,
 }

@@ -21,8 +21,7 @@ const (
 	chainName = "ALLOCNET-FORWARD"
 	// commentPrefix is before the pool's name in the comments of our rules.
 	commentPrefix = "allocnet pool "
-	// forwardChain is that of forwarded packets.
-	forwardChain = "FORWARD"
+	forwardChain  = "FORWARD"
 )
 
 type plan struct {
@@ -91,7 +90,6 @@ func rules(found Found, pools []*ipam.Config, ipv6 bool) [][]string {
 	return all
 }
 
-// table is what matters of the table filter.
 type table struct {
 	// hasForward and hasChain are whether it has the chain of forwarded packets, and ours.
 	hasForward, hasChain bool

@@ -58,7 +58,6 @@ var exitCodes = map[errdefs.Kind]int{
 	errdefs.NotFound:    ExitNotSetUp,
 }
 
-// errorJSON is an error as --json prints it.
 type errorJSON struct {
 	// Code is the exit code.
 	Code  int    `json:"code"`

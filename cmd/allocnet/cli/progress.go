@@ -126,7 +126,6 @@ func (p *Progress) show(elapsed time.Duration) {
 	p.shown = true
 }
 
-// erase removes the line.
 func (p *Progress) erase() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

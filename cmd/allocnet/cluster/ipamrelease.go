@@ -21,7 +21,6 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
-// release are the flags of ipam release.
 type release struct {
 	node       string
 	yes, force bool
@@ -87,7 +86,6 @@ func (r *release) run(cmd *cobra.Command, s *cli.Settings, args []string) error 
 	return r.release(cmd, opened)
 }
 
-// possession is what a node has of a pool.
 type possession struct {
 	poolAccess
 	blocks    []ipam.Block
@@ -144,7 +142,6 @@ func (r *release) each(ctx context.Context, out io.Writer, node string, found []
 	return released, nil
 }
 
-// find returns the ID of the node, and what it has.
 func (r *release) find(ctx context.Context, opened []poolAccess) (id string, found []possession, err error) {
 	var ids []string
 	for _, a := range opened {

@@ -39,7 +39,6 @@ type pingJSON struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ping are the flags of cluster ping.
 type ping struct {
 	cli.AgentSocket
 	count int

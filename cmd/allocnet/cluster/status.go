@@ -78,7 +78,6 @@ func printCluster(w io.Writer, t cli.Terminal, all *api.Cluster) error {
 	return printApart(w, all.Pools, func(p api.ClusterPool) error { return clusterPool{&p}.print(w, t, time.Now()) })
 }
 
-// clusterPool is a pool with what can be said of it.
 type clusterPool struct{ *api.ClusterPool }
 
 // healthy tells whether all hosts are reached.

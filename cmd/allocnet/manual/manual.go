@@ -21,13 +21,11 @@ import (
 	"github.com/allocnet/allocnet/internal/version"
 )
 
-// pages is a directory of man pages.
 type pages struct {
 	dir  string
 	date time.Time
 }
 
-// fromDocs are the pages that are made from docs/.
 var fromDocs = []struct {
 	name, summary, text string
 	section             int

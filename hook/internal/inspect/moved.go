@@ -126,7 +126,6 @@ func refuseOtherNamespace(host Host, a state.Attachment, list *libcni.NetworkCon
 	return refuseEnd(host, a, end)
 }
 
-// refuseEnd returns an error if the host has its end of the veth pair of an attachment.
 func refuseEnd(host Host, a state.Attachment, end *types.Interface) error {
 	name, err := FindEnd(host, end)
 	if err != nil || name == "" {
@@ -155,7 +154,6 @@ type Host interface {
 	FindLink(name, kind, mac string) (string, error)
 }
 
-// ipv6Switch tells whether IPv6 is switched off on an interface.
 type ipv6Switch interface {
 	IsIPv6Off(iface string) (bool, error)
 }

@@ -131,7 +131,6 @@ func AskForFormer(rt *libcni.RuntimeConf, list *libcni.NetworkConfigList, a stat
 	}
 }
 
-// texts returns addresses as texts.
 func texts(addresses []netip.Prefix) []string {
 	list := make([]string, len(addresses))
 	for i, address := range addresses {

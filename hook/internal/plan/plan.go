@@ -47,8 +47,7 @@ type Attachment struct {
 	// Attachment is a part of the operation's record from AddTo on.
 	Attachment *state.Attachment
 	// List is Attachment.ConfList, decoded.
-	List *libcni.NetworkConfigList
-	// rules are those of the network.
+	List  *libcni.NetworkConfigList
 	rules policy.Source
 	// Mappings are its ports; chosen are those of them that no scheduler assigned.
 	Mappings, chosen []cni.PortMapping
@@ -82,7 +81,6 @@ func Extend(record state.Record, present []netns.Interface, r Request, batch sta
 	return p, p.fill(r, elements, batch, f)
 }
 
-// fill adds an attachment for each element.
 func (p *Plan) fill(r Request, elements []selection.Element, batch state.Batch, f Facts) error {
 	if err := checkDefaultRoutes(elements); err != nil {
 		return err

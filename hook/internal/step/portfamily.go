@@ -78,7 +78,6 @@ func checkPortFamilies(w *Work, c Call) error {
 	return nil
 }
 
-// warnUnreachedPorts warns of ports that are mapped in vain.
 func warnUnreachedPorts(w *Work, c Call) {
 	switch first, err := onrecord.DecodePlugin(c.Recorded.Plugins[0]); {
 	case err != nil:

@@ -110,7 +110,6 @@ func delHostLocal(c *plugin.Call) error {
 	})
 }
 
-// withLeases runs f with the leases of the network.
 func withLeases(c *plugin.Call, f func(*leases.Store, *allocator.IPAMConfig) error) error {
 	conf, _, err := allocator.LoadIPAMConfig(c.Config, c.Args)
 	if err != nil {

@@ -23,7 +23,6 @@ var Static = plugin.Type{
 	Add:    addStatic, Check: checkStatic, Del: delStatic,
 }
 
-// staticConfig is the object "ipam" of type static.
 type staticConfig struct {
 	Type      string          `json:"type"`
 	Routes    []*types.Route  `json:"routes"`
@@ -197,5 +196,4 @@ func checkStatic(c *plugin.Call) error {
 	return nil
 }
 
-// delStatic has nothing to release.
 func delStatic(*plugin.Call) error { return nil }

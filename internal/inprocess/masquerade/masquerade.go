@@ -71,7 +71,6 @@ func (m attachment) add(ctx context.Context, all *rules.Set) error {
 	return nil
 }
 
-// iptables returns the rules, those of each family by themselves.
 func (m attachment) iptables() []*rules.IPTables {
 	chain := utils.FormatChainName(m.network, m.containerID)
 	text := utils.FormatComment(m.network, m.containerID)

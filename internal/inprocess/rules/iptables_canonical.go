@@ -24,10 +24,8 @@ type canonicalRules struct {
 	listing iptablesListing
 }
 
-// iptablesTargets are the targets of rules that are not chains.
 var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
 
-// canonical returns the lines of all rules of the changes.
 func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*IPTables) (*canonicalRules, error) {
 	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}
 	text := c.text(all)
@@ -46,7 +44,6 @@ func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*I
 	return c, err
 }
 
-// text returns the input of iptables-restore.
 func (c *canonicalRules) text(all []*IPTables) *netfilter.Transaction {
 	t := &netfilter.Transaction{}
 	for _, table := range iptablesTables {
@@ -85,12 +82,10 @@ func ruleKey(table string, rule Rule) string {
 	return table + "\x00" + strings.Join(rule.Args, "\x00")
 }
 
-// of returns the lines of a rule.
 func (c *canonicalRules) of(table string, rule Rule) []string {
 	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
 }
 
-// everyRule returns the rules with those that are shared.
 func (r *IPTables) everyRule() []Rule {
 	var all []Rule
 	for _, group := range r.Shared {

@@ -38,10 +38,8 @@ func listed(text string) iptablesListing {
 	return l
 }
 
-// hasChain tells whether a table has a chain.
 func (l iptablesListing) hasChain(table, chain string) bool { return l[table][chain] != nil }
 
-// has tells whether a chain has all of the lines.
 func (l iptablesListing) has(table, chain string, lines []string) bool {
 	return !slices.ContainsFunc(lines, func(line string) bool { return !slices.Contains(l[table][chain], line) })
 }

@@ -119,7 +119,7 @@ func (p poolReport) agreement() {
 func (p poolReport) owners() {
 	for i, b := range p.Overview.Blocks {
 		if own, ok := p.Config.BlockOf(b.Block.Addr()); !ok || own != b.Block {
-			p.addError(b.Block.String(), fmt.Sprintf("of %s is no block of pool %s", owner(b.Host), p.Config.Pool), "give that host the configuration of the others, or release its blocks: allocnet ipam release --node "+nodeOf(b.Host)+" "+p.Config.Pool)
+			p.addError(b.Block.String(), fmt.Sprintf("of %s is no block of pool %s", owner(b.Host), p.Config.Pool), "give that host the configuration of the others, or release its blocks: allocnet ipam release --node "+cmp.Or(b.Host.NodeID, b.Host.Instance)+" "+p.Config.Pool)
 		}
 		for _, other := range p.Overview.Blocks[:i] {
 			if b.Block.Overlaps(other.Block) {
@@ -258,5 +258,3 @@ func (p poolReport) addresses() {
 func owner(h ipam.Host) string {
 	return cmp.Or(strings.TrimSpace(h.NodeName+" "+h.NodeID), "instance "+h.Instance)
 }
-
-func nodeOf(h ipam.Host) string { return cmp.Or(h.NodeID, h.Instance) }

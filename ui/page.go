@@ -68,9 +68,9 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-var missing = errdefs.New(errdefs.NotFound, "there is no such page")
-
-func notFound(context.Context, *http.Request) (content, error) { return content{}, missing }
+func notFound(context.Context, *http.Request) (content, error) {
+	return content{}, errdefs.New(errdefs.NotFound, "there is no such page")
+}
 
 type layout struct {
 	Host, Base, Title, Page string

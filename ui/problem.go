@@ -43,7 +43,8 @@ func (s *Server) problems(ctx context.Context, _ *http.Request) (content, error)
 		return content{}, err
 	}
 	h.Map = <-drawn
-	return content{"problems", "Problems", problemsPage{append(h.problems(), h.ofDrift()...), h.isReportOnly(), h.Leaks}}, nil
+	isReportOnly := h.Repair.Err == nil && h.Repair.Value.Mode == reportMode
+	return content{"problems", "Problems", problemsPage{append(h.problems(), h.ofDrift()...), isReportOnly, h.Leaks}}, nil
 }
 
 // problems returns all but leaks and what only the map has.
@@ -161,8 +162,6 @@ func ofAllocation(a *api.Allocation) []problem {
 
 // reportMode is the repair mode in which the agent repairs nothing.
 const reportMode = "report"
-
-func (h *host) isReportOnly() bool { return h.Repair.Err == nil && h.Repair.Value.Mode == reportMode }
 
 // ofRepair returns what attachments of the selected allocations lack, and the allocations that are
 // repaired again and again.

@@ -59,6 +59,8 @@ func New(c Config) (*Client, error) {
 	if base.Scheme == "unix" {
 		base = &url.URL{Scheme: "http", Host: "127.0.0.1"}
 	}
+	// The answer itself is given: a token is sent to the configured address only.
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{config: c, base: *base, http: &http.Client{Transport: transport, CheckRedirect: noRedirect}}, nil
 }
 
@@ -71,9 +73,6 @@ func valid(address *url.URL) bool {
 	}
 	return false
 }
-
-// noRedirect gives the answer itself: a token is sent to the configured address only.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Address is the agent's.
 func (c *Client) Address() string { return c.config.Address }

@@ -20,7 +20,7 @@ import (
 // Static is the IPAM plugin static.
 var Static = plugin.Type{
 	Config: func() any { return &staticConfig{} },
-	Add:    addStatic, Check: checkStatic, Del: delStatic,
+	Add:    addStatic, Check: checkStatic, Del: func(*plugin.Call) error { return nil },
 }
 
 type staticConfig struct {
@@ -195,5 +195,3 @@ func checkStatic(c *plugin.Call) error {
 	}
 	return nil
 }
-
-func delStatic(*plugin.Call) error { return nil }

@@ -66,11 +66,9 @@ type chain struct {
 	name string
 	// rules lead to the chain from others, in the order of the listing.
 	rules []rule
-	// udp are the ports that the chain publishes.
-	udp []flow
+	udp   []flow
 }
 
-// flow is a published UDP port.
 type flow struct {
 	port    uint16
 	address netip.Addr
@@ -189,7 +187,6 @@ func (s ruleset) ruleObjects(b backend, kind Kind, p rulePattern) []Object {
 	return objects
 }
 
-// rule is a line of iptables-save.
 type rule struct {
 	table, chain string
 	line         string

@@ -65,7 +65,6 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 	return s.host.catalog.outcomes(leftovers, failures, errors.Join(found.unlisted, useErr, deleteFlows(s.host.kernel, flows)))
 }
 
-// outcomes returns the errors of each allocation. Failures of none count for all.
 func (c catalog) outcomes(leftovers []state.Leftover, failures []Failure, shared error) []error {
 	failed := map[string][]error{}
 	for _, f := range failures {

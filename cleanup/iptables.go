@@ -231,7 +231,6 @@ func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(
 	return fmt.Errorf("%s %s, and the kernel has chains of CNI plugins: %s", b.name, why, strings.Join(slices.Compact(chains), ", "))
 }
 
-// chainsOf returns the chains of iptables in which an attachment can have rules.
 func (c catalog) chainsOf(a state.Attachment) []string {
 	var chains []string
 	for _, plugin := range pluginTypes(a) {

@@ -143,7 +143,6 @@ func deviceOf(a state.Allocation, attachment state.Attachment, owner Owner) Obje
 	return Object{Kind: Link, Owner: owner, Where: "device " + cmp.Or(d.Name, d.Interface) + " in " + a.Netns, link: d}
 }
 
-// remove gives it back to the host.
 func (d *device) remove(k kernel) error {
 	ns, err := state.OpenNamespace(d.in, k.open)
 	if errors.Is(err, netns.ErrMissing) {

@@ -14,7 +14,6 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// nftTable is a table that a plugin makes in nftables.
 type nftTable struct {
 	family netfilter.Family
 	name   string
@@ -31,7 +30,6 @@ type nftTable struct {
 	key func(Owner) string
 }
 
-// ownChains are chains that a plugin makes for one attachment.
 type ownChains struct {
 	// prefix begins their names, and those of no others.
 	prefix string

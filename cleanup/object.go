@@ -96,8 +96,7 @@ type scanResult struct {
 	Problems []Problem `json:"problems,omitempty"`
 
 	// homes are the namespaces that libcni's cache names and that exist.
-	homes []home
-	// places are the network namespaces of the host.
+	homes  []home
 	places []netns.Place
 	// unseen joins the errors of those that could not be looked into. Nil: all were.
 	unseen error

@@ -140,7 +140,6 @@ func (p Pool) CheckRequested(addresses []netip.Prefix) error {
 	return nil
 }
 
-// bitsOf returns the prefix length of the subnet that an address of a set is in.
 func (p Pool) bitsOf(set int, address netip.Addr) int {
 	for _, r := range p.Sets[set] {
 		if r.Subnet.Contains(address) {

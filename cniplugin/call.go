@@ -232,7 +232,6 @@ func call(verb func(*request) error, strict bool) func(context.Context, Call, *s
 	}
 }
 
-// outcome logs an error and returns it as a CNI error object.
 func (r *request) outcome(err error) error {
 	if err == nil {
 		return nil

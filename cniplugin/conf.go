@@ -152,7 +152,6 @@ func (c *conf) check(data []byte) error {
 	return nil
 }
 
-// invalid returns the error for a mistake in the plugin configuration.
 func invalid(err error) error {
 	return refuse(types.ErrInvalidNetworkConfig, Name+" in the conflist: "+err.Error())
 }

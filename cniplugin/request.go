@@ -43,8 +43,7 @@ type request struct {
 	// refusal is why the agent has not carried out the call. Nil: it was not to do that.
 	refusal *shim.Refusal
 	printed bytes.Buffer
-	// close releases what the call holds.
-	close func()
+	close   func()
 }
 
 // newRequest reads the plugin configuration and opens the engine.
@@ -223,5 +222,4 @@ func (r *request) ports(s hook.Request) []portmap.Port {
 	return ports
 }
 
-// empty reports whether there is nothing to attach.
 func empty(s hook.Request) bool { return s.Primary == nil && len(s.Networks)+len(s.Defaults) == 0 }

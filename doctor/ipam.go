@@ -224,7 +224,6 @@ func (p poolReport) room() {
 // agentPause is more than the time between two verifications of an agent.
 const agentPause = 5 * time.Minute
 
-// verified reports blocks that no agent verifies.
 func (p poolReport) verified() {
 	age := p.Now.Sub(p.Usage.Verified)
 	switch {

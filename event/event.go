@@ -64,7 +64,6 @@ const (
 	maxRemovers = 4
 )
 
-// bound shortens what callers choose.
 func bound(e *Event) {
 	for _, name := range []*string{&e.Caller, &e.Pool, &e.Allocation, &e.Namespace, &e.Job, &e.Task, &e.Interface} {
 		*name = shorten(*name, maxName)
@@ -102,7 +101,6 @@ func shorten(text string, limit int) string {
 	return text[:end] + mark
 }
 
-// lineOf returns an event as a line of at most maxLine bytes.
 func lineOf(e Event) ([]byte, error) {
 	e.Version = formatVersion
 	bound(&e)

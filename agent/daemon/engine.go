@@ -29,7 +29,6 @@ func (d *Daemon) newEngine() (agent.Engine, error) {
 	return hostNetwork{h}, nil
 }
 
-// engineConfig is the configuration of an engine for CNI networks.
 func (d *Daemon) engineConfig() hook.Config {
 	c := d.config
 	return hook.Config{

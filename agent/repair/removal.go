@@ -59,7 +59,6 @@ func (t *transaction) add(m syscall.NetlinkMessage) {
 	t.chains[fmt.Sprintf("%s of table %s of %s", a.Text(name), a.Text(table), family.iptables)] = true
 }
 
-// familyNames are what programs call the families of nftables.
 var familyNames = map[byte]struct{ nftables, iptables string }{
 	unix.NFPROTO_IPV4: {"ip", "iptables"}, unix.NFPROTO_IPV6: {"ip6", "ip6tables"}, unix.NFPROTO_INET: {"inet", ""},
 }

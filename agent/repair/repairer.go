@@ -285,7 +285,6 @@ func (r *Repairer) held(now time.Time) map[string]bool {
 	return held
 }
 
-// count counts the repairs of a round, one for each allocation.
 func (r *Repairer) count(drifts []hook.Drift) {
 	if r.Status().Mode == hook.RepairReport {
 		return

@@ -101,7 +101,6 @@ func (p *packet) goesTo(pattern string) answer {
 // side is where packets come from or go to: a prefix, except another one.
 type side struct{ prefix, except netip.Prefix }
 
-// isIn is whether the addresses are in an address or a prefix.
 func (s side) isIn(text string) answer {
 	p, err := netip.ParsePrefix(text)
 	if a, isAddress := netip.ParseAddr(text); isAddress == nil {

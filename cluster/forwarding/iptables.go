@@ -20,7 +20,6 @@ const (
 	dockerChain  = "DOCKER-USER"
 )
 
-// parseIptables reads the table filter of a listing.
 func parseIptables(l cleanup.Listing) *ruleset {
 	s := &ruleset{
 		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true,
@@ -85,7 +84,6 @@ func (s *ruleset) append(line netfilter.Line) {
 // goingOn are targets of iptables after which a packet goes on with the next rule.
 var goingOn = []string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "TOS", "DSCP", "SET", "TRACE", "CLASSIFY", "CT", "CHECKSUM", "AUDIT", "TEE"}
 
-// option reads an option of a rule, and returns how many arguments it has.
 func (r *rule) option(name, argument string, isNot bool) int {
 	c := conditionOf(name, strings.Split(argument, ","))
 	switch {

@@ -46,7 +46,6 @@ const (
 	reportPause   = 5 * time.Second
 )
 
-// keeper repeats the steps of a pool.
 type keeper struct {
 	pool     Pool
 	config   *ipam.Config

@@ -151,7 +151,6 @@ func (c *Client) answer(r Request, response *http.Response, body []byte) (Answer
 	}, nil
 }
 
-// errNoServer is an agent's answer without one of a server.
 var errNoServer = errors.New("the agent has not asked a server: it is being stopped")
 
 // isOfNoServer is whether an agent answers as if the servers had nothing, because it is being

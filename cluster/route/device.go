@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// errForeignDevice is an interface of others with the name of a pool's device.
 var errForeignDevice = errdefs.New(errdefs.Conflict, "interface is not allocnet's")
 
 const (

@@ -258,7 +258,6 @@ func (g *guard) isInVXLAN() []expr.Any {
 	return []expr.Any{load(expr.PayloadBaseTransportHeader, 8+4, 3), compare(expr.CmpOpEq, id[1:])}
 }
 
-// isFromOther is whether a packet is from none of the sources of a set.
 func isFromOther(set netfilter.Set) []expr.Any {
 	offset := 12
 	if set.Length == net.IPv6len {

@@ -23,7 +23,6 @@ type next struct {
 	mac string
 }
 
-// pick is what was decided for a target.
 type pick struct {
 	Route
 	next

@@ -209,7 +209,6 @@ func (r *runner) compared(report route.Report, err error) {
 	}
 }
 
-// targets returns the blocks that are accepted, and whether others may be.
 func (r *runner) targets(all []peers.Remote, verdicts map[ipam.Block]verdict) (targets []route.Target, pending bool) {
 	for _, remote := range all {
 		v := verdicts[remote.Block]

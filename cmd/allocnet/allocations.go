@@ -39,7 +39,6 @@ func printAllocations(w io.Writer, t cli.Terminal, allocations []*hook.Allocatio
 	return cli.PrintLines(w, found...)
 }
 
-// describeDNS returns a line with the selected DNS of an allocation that has any.
 func describeDNS(a *hook.Allocation) []string {
 	var parts []string
 	for _, setting := range []struct {
@@ -56,7 +55,6 @@ func describeDNS(a *hook.Allocation) []string {
 	return []string{fmt.Sprintf("DNS (%s): %s", cmp.Or(a.DNSSelection, hook.PrimaryDNS), strings.Join(parts, "; "))}
 }
 
-// remarks are the errors of attachments and records.
 func remarks(allocations []*hook.Allocation, short map[string]string) []string {
 	var found []string
 	for _, a := range allocations {

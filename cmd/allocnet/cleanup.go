@@ -89,7 +89,6 @@ func cleanUp(cmd *cobra.Command, s *cli.Settings, id string, forget bool) error 
 	return errors.Join(failed, err, printCleanup(cmd.OutOrStdout(), id, before, report, s.JSON))
 }
 
-// examineDead lists the objects of a dead allocation.
 func examineDead(ctx context.Context, collector *cleanup.Collector, scope cleanup.Scope) (*cleanup.Report, error) {
 	report, err := collector.Examine(ctx, scope, cleanup.NoneLive)
 	if err != nil {
@@ -111,7 +110,6 @@ type cleanedJSON struct {
 	Removed []cleanup.Decision `json:"removed"`
 }
 
-// printCleanup prints the objects that were there before and are gone.
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
 	removed := before.GoneBy(after)
 	if asJSON {

@@ -126,7 +126,6 @@ func portLabels(_ *cli.Settings, cmd *cobra.Command, _ []string, _ string) []str
 	return cli.Distinct(labels)
 }
 
-// networkNames returns the networks of the CNI configuration directories.
 func networkNames(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
 	catalog, err := cniconf.Load(s.ConfDirs()...)
 	if err != nil {

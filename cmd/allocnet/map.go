@@ -124,7 +124,6 @@ func (f *mapFlags) view(m *hostmap.Map) cli.View {
 	return v
 }
 
-// draw returns the map in the form that was asked for.
 func (f *mapFlags) draw(m *hostmap.Map, t cli.Terminal, ids []string) string {
 	switch f.format {
 	case "svg":

@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// requestFlags are the flags that select the networks of an allocation.
 type requestFlags struct {
 	primary  string
 	networks string

@@ -157,7 +157,6 @@ func runCommand(a *hook.Allocation, args []string, stdout, stderr io.Writer, sig
 	}
 }
 
-// start starts a command in the namespace of an allocation, with its resolv.conf.
 func start(command *exec.Cmd, a *hook.Allocation, stderr io.Writer) error {
 	ns, err := netns.Open(a.Netns)
 	if err != nil {

@@ -136,7 +136,6 @@ func answer(path string, printed *types.Error) error {
 
 type referenceAnswer struct{ error }
 
-// Unwrap gives what was printed.
 func (r *referenceAnswer) Unwrap() error { return r.error }
 
 // Cause is not known.

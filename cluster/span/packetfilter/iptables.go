@@ -30,7 +30,6 @@ type plan struct {
 	change, removal netfilter.Transaction
 }
 
-// restore executes a plan, and returns whether that was done.
 func (r *round) restore(ctx context.Context, p *plan) bool {
 	done := true
 	for _, t := range []*netfilter.Transaction{&p.change, &p.removal} {
@@ -138,7 +137,6 @@ func arguments(line string) []string {
 	return words[min(2, len(words)):]
 }
 
-// spared returns the rules of pools that keep theirs.
 func (t table) spared(pools []string) [][]string {
 	return slices.DeleteFunc(slices.Clone(t.rules), func(words []string) bool {
 		pool, ours := strings.CutPrefix(netfilter.Option(words, "--comment"), commentPrefix)

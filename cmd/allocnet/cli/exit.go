@@ -64,7 +64,6 @@ type errorJSON struct {
 	Error string `json:"error"`
 }
 
-// report prints an error and returns the exit code.
 func report(stderr io.Writer, err error, asJSON bool) int {
 	if err == nil {
 		return ExitDone

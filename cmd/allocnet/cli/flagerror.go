@@ -21,7 +21,6 @@ var flagValues = map[string]string{
 	"uint64":   "a whole number, 0 or more",
 }
 
-// flagError says of a flag what would be right.
 func flagError(cmd *cobra.Command, err error) error {
 	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if like := flagsLike(cmd.Flags(), missing.GetSpecifiedName()); len(like) > 0 {

@@ -56,7 +56,6 @@ type poolAccess struct {
 	store string
 }
 
-// access opens a pool as the plugin does.
 func access(c *ipam.Config) (poolAccess, error) {
 	host, err := config.LoadDefault(c.ConfigDir)
 	if err != nil {

@@ -27,7 +27,6 @@ type release struct {
 	json       bool
 }
 
-// releasedJSON is what was released of a pool, as --json prints it.
 type releasedJSON struct {
 	Pool      string       `json:"pool"`
 	Blocks    []ipam.Block `json:"blocks"`
@@ -128,7 +127,6 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 	return err
 }
 
-// each releases what the node has of the pools, until one fails.
 func (r *release) each(ctx context.Context, out io.Writer, node string, found []possession) ([]releasedJSON, error) {
 	released := []releasedJSON{}
 	for _, p := range found {

@@ -53,7 +53,6 @@ type familyJSON struct {
 	Free    int `json:"free"`
 }
 
-// ownerJSON is a host that has a block or an address.
 type ownerJSON struct {
 	Node     string `json:"node,omitempty"`
 	NodeID   string `json:"nodeID,omitempty"`

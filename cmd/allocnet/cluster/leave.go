@@ -59,8 +59,7 @@ type leave struct {
 	subnets map[string][]netip.Prefix
 	// stranded are the blocks of pools that no network uses: nothing can give them back.
 	stranded map[string][]ipam.Block
-	// used returns the addresses in the namespaces of the host.
-	used func() (map[netip.Addr]string, error)
+	used     func() (map[netip.Addr]string, error)
 	// pause is how long it waits for copies of this host that can object, in each of objectionPauses.
 	pause time.Duration
 }
@@ -232,7 +231,6 @@ func (l *leave) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// unused returns an error that names what has addresses of the pools.
 func (l *leave) unused(ctx context.Context) error {
 	attached, err := l.attached(ctx)
 	if err != nil || len(attached) == 0 {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // chainPattern is an iptables chain that a plugin makes for one attachment, with
@@ -37,7 +39,6 @@ type rulePattern struct {
 	forms []string
 }
 
-// address returns the address of a rule of one of the forms.
 func (p rulePattern) address(r rule) (netip.Addr, bool) {
 	if r.table != p.table || r.chain != p.chain || len(r.words) < 2 {
 		return netip.Addr{}, false
@@ -65,17 +66,14 @@ type chain struct {
 	name string
 	// rules lead to the chain from others, in the order of the listing.
 	rules []rule
-	// udp are the ports that the chain publishes.
-	udp []flow
+	udp   []flow
 }
 
-// flow is a published UDP port.
 type flow struct {
 	port    uint16
 	address netip.Addr
 }
 
-// objects returns the objects of a ruleset that a leak describes.
 func (l *leak) objects(b backend, s ruleset) []Object {
 	var list []Object
 	for _, p := range l.chains {
@@ -187,4 +185,68 @@ func (s ruleset) ruleObjects(b backend, kind Kind, p rulePattern) []Object {
 		}
 	}
 	return objects
+}
+
+type rule struct {
+	table, chain string
+	line         string
+	number       int
+	// words are those of the line from -A on; nil for a line that could not
+	// be split.
+	words []string
+}
+
+func (r rule) option(names ...string) string { return netfilter.Option(r.words, names...) }
+
+func (r rule) target() string { return r.option("-j", "-g") }
+
+// ruleset is the part of iptables-save's output that a catalogue is about.
+type ruleset struct {
+	chains   []chainName
+	rules    []rule
+	problems []error
+}
+
+type chainName struct{ table, name string }
+
+// parseRules reads the output of iptables-save: all chains, and the rules that
+// mention one of the texts. A rule that cannot be split is kept without words
+// and named in problems.
+func parseRules(text string, mentions []string) ruleset {
+	var s ruleset
+	for line := range netfilter.Lines(text) {
+		switch {
+		case line.Policy != "":
+			s.chains = append(s.chains, chainName{line.Table, line.Chain})
+		case slices.ContainsFunc(mentions, func(text string) bool { return strings.Contains(line.Rule, text) }):
+			s.add(line)
+		}
+	}
+	return s
+}
+
+func (s *ruleset) add(line netfilter.Line) {
+	r := rule{table: line.Table, chain: line.Chain, line: line.Rule, number: len(s.rules)}
+	words, err := netfilter.Split(line.Rule)
+	if err != nil {
+		s.problems = append(s.problems, fmt.Errorf("rule %q: %w", line.Rule, err))
+	} else if r.words = words; len(words) > 1 {
+		r.chain = words[1]
+	}
+	s.rules = append(s.rules, r)
+}
+
+// mentions returns the texts of which each rule about the catalogue's chains has one.
+func (c catalog) mentions() []string {
+	var texts []string
+	for l := range c.leaks() {
+		for _, p := range l.chains {
+			texts = append(texts, p.name.prefix)
+		}
+		for _, p := range l.rules {
+			texts = append(texts, p.chain)
+		}
+	}
+	slices.Sort(texts) // a text comes before those that it begins
+	return slices.CompactFunc(texts, func(a, b string) bool { return strings.HasPrefix(b, a) })
 }

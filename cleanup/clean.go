@@ -65,7 +65,6 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 	return s.host.catalog.outcomes(leftovers, failures, errors.Join(found.unlisted, useErr, deleteFlows(s.host.kernel, flows)))
 }
 
-// outcomes returns the errors of each allocation. Failures of none count for all.
 func (c catalog) outcomes(leftovers []state.Leftover, failures []Failure, shared error) []error {
 	failed := map[string][]error{}
 	for _, f := range failures {
@@ -179,7 +178,6 @@ func (f *scanResult) addressRules(dead []state.Leftover, addresses map[netip.Add
 	return slices.DeleteFunc(rules, func(o Object) bool { return inUse[o.Addresses[0]] }), nil
 }
 
-// published returns the UDP ports that the attachments publish.
 func published(attachments []state.Attachment) []flow {
 	var flows []flow
 	for _, a := range attachments {

@@ -4,19 +4,20 @@
 package cleanup
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
 )
 
-// file is a file that one allocation owns.
 type file struct {
 	path string
 	// content is that with which it was found.
@@ -97,4 +98,30 @@ func readSmall(path string) (string, error) {
 		return "", fmt.Errorf("%s has at least %d bytes, want at most %d", path, len(data), limit)
 	}
 	return string(data), err
+}
+
+// directory is where a plugin keeps files.
+type directory struct {
+	paths []string
+	// configured returns the directory that a plugin configuration names; empty:
+	// none. Nil: the plugin has no such setting.
+	configured func(pluginConf) string
+}
+
+// list returns the defaults, and the directories that conflists name by an
+// absolute path: a relative one would depend on where this process runs.
+func (d directory) list(conflists []json.RawMessage) []string {
+	list := slices.Clone(d.paths)
+	for _, conflist := range conflists {
+		for _, plugin := range pluginConfs(conflist) {
+			if d.configured == nil {
+				continue
+			}
+			if path := d.configured(plugin); filepath.IsAbs(path) {
+				list = append(list, path)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }

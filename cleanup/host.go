@@ -46,11 +46,9 @@ func (h *host) orDefault() *host {
 }
 
 type programs interface {
-	// installed tells whether there is a program of the name.
 	installed(name string) bool
 	// run returns the standard output.
 	run(ctx context.Context, stdin, name string, args ...string) (string, error)
-	// legacyTables returns the legacy tables in use.
 	legacyTables(family netfilter.Family) ([]string, error)
 	// legacyChains and nftChains return what the kernel itself tells of a family: names of chains, those of
 	// nftables that have rules. There may be other words among them.

@@ -50,7 +50,6 @@ func (c *Cleaner) Left(ctx context.Context, a state.Attachment, plugin string) e
 	return nil
 }
 
-// rulesLeft returns the chains and rules of an attachment that a plugin makes.
 func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string) (left []string, err error) {
 	ctx, stop := h.limit(ctx)
 	defer stop()
@@ -70,7 +69,6 @@ func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string)
 	return left, err
 }
 
-// searches returns what to look for of an attachment.
 func (l *leak) searches(a state.Attachment) (all []netfilter.RuleSearch) {
 	owner := ownerOf(a.Network, a.ContainerID, a.Interface)
 	for _, p := range l.chains {
@@ -94,7 +92,6 @@ func (l *leak) searches(a state.Attachment) (all []netfilter.RuleSearch) {
 	return all
 }
 
-// isOf recognizes the comments of an owner.
 func (t nftTable) isOf(owner Owner) func(comment string) bool {
 	return func(comment string) bool {
 		named, key, ok := parseOwner(t.comment, comment)
@@ -129,7 +126,6 @@ func (h *host) linksLeft(a state.Attachment, plugin string) (left []string, err 
 	return left, err
 }
 
-// filesLeft returns the files of an attachment that a plugin keeps.
 func (h *host) filesLeft(a state.Attachment, plugin string) (left []string, err error) {
 	for _, l := range h.catalog.leavesOf(plugin) {
 		for _, f := range l.files {
@@ -147,7 +143,6 @@ func (h *host) filesLeft(a state.Attachment, plugin string) (left []string, err 
 	return left, err
 }
 
-// errUnknownForm is a rule that the programs do not show as it was made.
 var errUnknownForm = errors.New("it has a form in which it was not made, as after a saved ruleset was loaded: delete it, for example with nft -a list ruleset and nft delete rule")
 
 // stillLeft returns the rules that plugins have left, after those that were found have been removed. Only these are looked for:

@@ -134,7 +134,6 @@ func newWitness(found *scanResult, records recordSet, live Live, deadID string) 
 	return w
 }
 
-// add adds what an object shows of its allocation.
 func (w *witness) add(o Object) {
 	id := o.Owner.Allocation
 	w.addresses[id] = append(w.addresses[id], o.Addresses...)

@@ -51,7 +51,6 @@ func QueryLive(ctx context.Context, sources ...Source) (Live, error) {
 // shortID is the number of characters of an ID of Nomad that its tables show.
 const shortID = 8
 
-// listed returns which source lists an allocation.
 func listed(live map[string]string, id string) string {
 	for _, word := range wordsOf(id) {
 		if by := live[word]; by != "" {

@@ -14,7 +14,6 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// nftTable is a table that a plugin makes in nftables.
 type nftTable struct {
 	family netfilter.Family
 	name   string
@@ -31,12 +30,10 @@ type nftTable struct {
 	key func(Owner) string
 }
 
-// ownChains are chains that a plugin makes for one attachment.
 type ownChains struct {
 	// prefix begins their names, and those of no others.
 	prefix string
-	// names are made of the owner.
-	names []func(Owner) string
+	names  []func(Owner) string
 }
 
 func (c ownChains) of(owner Owner) (names []string) {
@@ -102,7 +99,6 @@ func (system) listNFTables(ctx context.Context, t nftTable) (rules []nftRule, ch
 	return rules, chains, err
 }
 
-// ownChain is a chain that is made for one attachment.
 func (t nftTable) ownChain(kind Kind, name string) Object {
 	return Object{
 		Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name),

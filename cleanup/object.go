@@ -90,15 +90,13 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s: %s", p.Where, p.Reason) }
 
-// scanResult has the objects of one scan.
 type scanResult struct {
 	Objects []Object `json:"objects"`
 	// Problems are places that could not be examined: their objects are not known.
 	Problems []Problem `json:"problems,omitempty"`
 
 	// homes are the namespaces that libcni's cache names and that exist.
-	homes []home
-	// places are the network namespaces of the host.
+	homes  []home
 	places []netns.Place
 	// unseen joins the errors of those that could not be looked into. Nil: all were.
 	unseen error

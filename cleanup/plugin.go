@@ -15,7 +15,6 @@ import (
 
 // plugin is what is known of the objects that one CNI plugin makes on the host.
 type plugin struct {
-	// name is the type in plugin configurations.
 	name string
 	// leaves are the objects that can be left. Empty: only interfaces in the
 	// namespace, and what the IPAM plugin makes.

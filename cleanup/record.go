@@ -16,7 +16,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// recordedAllocation is an allocation that allocnet has on record.
 type recordedAllocation struct {
 	// dead says why it is dead; empty when it lives.
 	dead string

@@ -39,7 +39,6 @@ func (h *host) sourcesOf(ctx context.Context, leftovers []state.Leftover) []Obje
 	return objects
 }
 
-// sources are what a plugin of an attachment may have made.
 func (c catalog) sources(conf pluginConf, a state.Attachment) (all []firewall.Source) {
 	plugin, _ := c.find(conf.Type)
 	if plugin.zone == nil || plugin.zone(conf) == "" {

@@ -47,7 +47,6 @@ func (b BrokenFile) Error() string {
 // Kind is that of package errdefs.
 func (BrokenFile) Kind() errdefs.Kind { return errdefs.Failed }
 
-// Unwrap returns the reason.
 func (b BrokenFile) Unwrap() error { return b.Err }
 
 // asBroken makes a broken file of the error of reading a network's file.

@@ -1,6 +1,12 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package cniconf reads the named networks of CNI configuration directories.
+//
+// A network is a .conflist, .conf or .json file, and has the name that the file
+// says. Files are read in lexical order; of several with one name the first is used.
+// A file that cannot be used is reported, and keeps others from being used only where
+// it may have rules for the same network.
 package cniconf
 
 import (
@@ -25,7 +31,6 @@ func NomadDir(dirs []string) string { return strings.Join(dirs[max(0, len(dirs)-
 // ErrNoDir reports a CNI configuration directory that does not exist.
 var ErrNoDir = errdefs.New(errdefs.Refused, "CNI configuration directory does not exist")
 
-// extensions are those of configuration files.
 var extensions = []string{".conflist", ".conf", ".json"}
 
 // Catalog has the networks of CNI configuration directories at the time when they

@@ -3,7 +3,13 @@
 
 package cniconf
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/internal/netns"
+)
 
 // HostAddress is an address that a plugin gives the host in a subnet of a network: that of a gateway.
 type HostAddress struct {
@@ -58,4 +64,49 @@ func (n *Network) gatewaysOf(p Plugin) (all []netip.Prefix) {
 		}
 	}
 	return all
+}
+
+// SubnetConflict is an address that an attachment gives the host, in a subnet that another link of the host has: the host
+// would no longer reach what is there, such as its router, whose address it may even be.
+type SubnetConflict struct {
+	HostAddress
+
+	// Link has the subnet.
+	Link string
+	// Exists is whether the bridge has the address already.
+	Exists bool
+}
+
+func (c SubnetConflict) String() string {
+	gets := "the host's ends of its attachments get"
+	if c.Bridge != "" {
+		gets = "the bridge " + c.Bridge + " gets"
+	}
+	return fmt.Sprintf("%s the address %s, and %s is the subnet of %s of this host, which would lose its way to what is there",
+		gets, c.Address.Addr(), c.Address.Masked(), c.Link)
+}
+
+// SubnetConflicts returns those of the network with the links of the host. A link that is down has no route to its subnet.
+func (n *Network) SubnetConflicts(links []netns.Interface) []SubnetConflict {
+	var all []SubnetConflict
+	for _, own := range n.HostAddresses() {
+		exists := slices.ContainsFunc(links, func(l netns.Interface) bool {
+			return own.Bridge != "" && l.IsNamed(own.Bridge) && slices.Contains(l.Addresses, own.Address)
+		})
+		for _, link := range links {
+			if link.Up && !link.IsNamed(own.Bridge) && hasSubnet(link, own) {
+				all = append(all, SubnetConflict{own, link.Name, exists})
+			}
+		}
+	}
+	return all
+}
+
+// hasSubnet tells whether a link has the subnet of an address, as a route of its own: not where it has that address alone. ptp
+// adds no route to the subnet, so that an operator may have it use the address that the host has on that link.
+func hasSubnet(link netns.Interface, own HostAddress) bool {
+	if own.Address.IsSingleIP() || own.Bridge == "" && slices.Contains(link.Addresses, own.Address) {
+		return false
+	}
+	return slices.ContainsFunc(link.Addresses, func(a netip.Prefix) bool { return a.Masked() == own.Address.Masked() })
 }

@@ -101,7 +101,6 @@ func ParseNetwork(path string, data []byte) (*Network, error) {
 	return newNetwork(path, list, data)
 }
 
-// listKeys are the keys of a conflist that are read.
 type listKeys struct {
 	CNIVersion             json.RawMessage `json:"cniVersion"`
 	CNIVersions            json.RawMessage `json:"cniVersions"`

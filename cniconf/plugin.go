@@ -76,7 +76,6 @@ func (n *Network) CheckPlugins(dirs []string) error {
 	return &MissingPluginError{Network: n.Name, Missing: missing, Dirs: dirs}
 }
 
-// checkPlugin returns the reason why no directory has the plugin, or "".
 func checkPlugin(name string, dirs []string) (reason string) {
 	reason = "is not installed"
 	for _, dir := range dirs {

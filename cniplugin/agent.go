@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// agentConf has calls delegated to the agent.
 type agentConf struct {
 	// Socket of the agent. Empty: api.DefaultSocket.
 	Socket string `json:"socket"`

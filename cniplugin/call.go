@@ -166,7 +166,6 @@ func (c Call) args(command string) (*skel.CmdArgs, *types.Error) {
 	return args, validateName(args.StdinData)
 }
 
-// validateName checks the name in a configuration.
 func validateName(config []byte) *types.Error {
 	var named struct {
 		Name string `json:"name"`
@@ -233,7 +232,6 @@ func call(verb func(*request) error, strict bool) func(context.Context, Call, *s
 	}
 }
 
-// outcome logs an error and returns it as a CNI error object.
 func (r *request) outcome(err error) error {
 	if err == nil {
 		return nil
@@ -243,5 +241,33 @@ func (r *request) outcome(err error) error {
 	return failed
 }
 
-// refuse returns the error of an invalid request.
 func refuse(code uint, msg string) error { return types.NewError(code, msg, "") }
+
+// retryLater has pending teardowns retried. The runtime waits for this call, and other containers
+// wait for the runtime.
+func (r *request) retryLater() {
+	if r.later == nil || !r.engine.RetryDue() {
+		return
+	}
+	if err := r.later(r.args.StdinData); err != nil {
+		r.log.Warn("cannot start the retry of pending teardowns", "error", err)
+	}
+}
+
+// RetryPending retries pending teardowns with the configuration of a call. It may take minutes.
+func (c Call) RetryPending(ctx context.Context) error {
+	config, err := io.ReadAll(c.Config)
+	if err != nil {
+		return err
+	}
+	r, err := c.newRequest(ctx, &skel.CmdArgs{StdinData: config, Path: c.Getenv("CNI_PATH")}, false)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if err := r.engine.RetryPending(r.ctx); err != nil {
+		r.log.Warn("retry of pending teardowns failed", "error", err)
+		return err
+	}
+	return nil
+}

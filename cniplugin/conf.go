@@ -78,7 +78,6 @@ type conf struct {
 	delegates []*cniconf.Network
 }
 
-// runtimeConfig has the capability arguments.
 type runtimeConfig struct {
 	PortMappings []selection.PortMapping `json:"portMappings"`
 	IPs          []string                `json:"ips"`
@@ -153,7 +152,6 @@ func (c *conf) check(data []byte) error {
 	return nil
 }
 
-// invalid returns the error for a mistake in the plugin configuration.
 func invalid(err error) error {
 	return refuse(types.ErrInvalidNetworkConfig, Name+" in the conflist: "+err.Error())
 }

@@ -24,7 +24,6 @@ func cniError(err error) *types.Error {
 	return types.NewError(api.CodeOf(err), msg, "")
 }
 
-// line joins the lines of an error.
 func line(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(c rune) bool { return c == '\n' || c == '\r' }), "; ")
 }

@@ -42,14 +42,11 @@ type request struct {
 	command string
 	engine  *hook.Engine
 	log     hclog.Logger
-	// later is Call.Later.
-	later func(config []byte) error
+	later   func(config []byte) error
 	// refusal is why the agent has not carried out the call. Nil: it was not to do that.
 	refusal *shim.Refusal
-	// printed is what the plugin prints.
 	printed bytes.Buffer
-	// close releases what the call holds.
-	close func()
+	close   func()
 }
 
 // newRequest reads the plugin configuration and opens the engine.
@@ -242,5 +239,4 @@ func (r *request) ports(s hook.Request) []portmap.Port {
 	return ports
 }
 
-// empty reports whether there is nothing to attach.
 func empty(s hook.Request) bool { return s.Primary == nil && len(s.Networks)+len(s.Defaults) == 0 }

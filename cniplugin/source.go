@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// selectionSource is one place that selects networks.
 type selectionSource struct {
 	place, key string
 	value      json.RawMessage
@@ -29,7 +28,6 @@ func (s selectionSource) refuse(reason string) error {
 	return refuse(types.ErrInvalidNetworkConfig, s.place+": "+reason)
 }
 
-// parse reads the networks that the source selects.
 func (s *selectionSource) parse() (err error) {
 	if !s.single() {
 		s.elements, err = parseNetworks(s.value)

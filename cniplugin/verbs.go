@@ -106,7 +106,6 @@ func (r *request) publish(a *hook.Allocation, setup hook.Request) error {
 	return result.PrintTo(&r.printed)
 }
 
-// writeFiles writes the files for the tasks of an allocation.
 func (r *request) writeFiles(a *hook.Allocation, setup hook.Request) error {
 	if r.conf.AllocDir == "" {
 		return nil

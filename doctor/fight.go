@@ -83,7 +83,6 @@ func minutesText(d time.Duration) string {
 	return "minute"
 }
 
-// callers are the programs that repaired.
 func (f *fight) callers() string {
 	var callers []string
 	for _, e := range f.repairs {

@@ -102,7 +102,6 @@ func (p poolReport) readiness() {
 	}
 }
 
-// endCopy is what to do with a copy of this machine.
 func (p poolReport) endCopy() string {
 	return fmt.Sprintf("on the copy: stop all allocations with addresses of the pool, then rm -r %[1]s/instance %[1]s/node.json %[1]s/pools, and delete the variables of the blocks that it has claimed", filepath.Join(p.Config.StateDir, "ipam"))
 }
@@ -122,7 +121,7 @@ func (p poolReport) agreement() {
 func (p poolReport) owners() {
 	for i, b := range p.Overview.Blocks {
 		if own, ok := p.Config.BlockOf(b.Block.Addr()); !ok || own != b.Block {
-			p.addError(b.Block.String(), fmt.Sprintf("of %s is no block of pool %s", owner(b.Host), p.Config.Pool), "give that host the configuration of the others, or release its blocks: allocnet ipam release --node "+nodeOf(b.Host)+" "+p.Config.Pool)
+			p.addError(b.Block.String(), fmt.Sprintf("of %s is no block of pool %s", owner(b.Host), p.Config.Pool), "give that host the configuration of the others, or release its blocks: allocnet ipam release --node "+cmp.Or(b.Host.NodeID, b.Host.Instance)+" "+p.Config.Pool)
 		}
 		for _, other := range p.Overview.Blocks[:i] {
 			if b.Block.Overlaps(other.Block) {
@@ -227,7 +226,6 @@ func (p poolReport) room() {
 // agentPause is more than the time between two verifications of an agent.
 const agentPause = 5 * time.Minute
 
-// verified reports blocks that no agent verifies.
 func (p poolReport) verified() {
 	age := p.Now.Sub(p.Usage.Verified)
 	switch {
@@ -258,10 +256,6 @@ func (p poolReport) addresses() {
 	}
 }
 
-// owner names a host.
 func owner(h ipam.Host) string {
 	return cmp.Or(strings.TrimSpace(h.NodeName+" "+h.NodeID), "instance "+h.Instance)
 }
-
-// nodeOf is what a command takes for the host.
-func nodeOf(h ipam.Host) string { return cmp.Or(h.NodeID, h.Instance) }

@@ -143,7 +143,6 @@ func leases(dir string) (map[netip.Addr]string, error) {
 	return owners, nil
 }
 
-// sharedPools examines the pools of allocnet-ipam.
 func (d *Doctor) sharedPools(ctx context.Context, r *Report, networks []network) {
 	var all []*cniconf.Network
 	for _, n := range networks {

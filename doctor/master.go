@@ -12,7 +12,6 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// masters reports networks on links that the host does not have.
 func masters(r *Report, networks []network, has cniconf.HasLink) {
 	for _, n := range networks {
 		err := n.CheckMasters(has)

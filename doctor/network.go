@@ -114,7 +114,6 @@ func describe(n *cniconf.Network) network {
 	return d
 }
 
-// ranges returns those of all pools.
 func (n network) ranges() []cniconf.AddressRange {
 	var all []cniconf.AddressRange
 	for _, p := range n.pools {

@@ -59,7 +59,6 @@ func (d *Doctor) plugins(ctx context.Context, r *Report, networks []network) {
 	}
 }
 
-// byPlugins returns the networks that are executed by plugins.
 func (d *Doctor) byPlugins(networks []network) []network {
 	if d.WhyPlugins == nil {
 		return networks

@@ -29,7 +29,6 @@ func anyProgram(dirs []string) bool {
 	return false
 }
 
-// versionTimeout is the deadline of a program that prints its version.
 const versionTimeout = 10 * time.Second
 
 // ownVersion is part of what allocnet-cni prints without CNI_COMMAND.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/state"
 )
 
 // formatVersion is the version of the lines. A reader skips lines of another one.
@@ -25,7 +26,6 @@ type Event = api.Event
 // the problem.
 const OpPool = "pool"
 
-// of returns the event of an observation.
 func of(o hook.Observation, caller string) Event {
 	e := Event{
 		Time: time.Now().UTC(), Operation: string(o.Op), Outcome: string(o.Outcome()), Reason: string(o.Reason), Caller: caller,
@@ -55,7 +55,6 @@ func plain(text string) string {
 }
 
 const (
-	// maxLine is the length of the longest line.
 	maxLine = 4 << 10
 	// maxError, maxName, maxNetworks, maxMissing and maxRemovers bound what callers choose.
 	maxError    = 1 << 10
@@ -65,7 +64,6 @@ const (
 	maxRemovers = 4
 )
 
-// bound shortens what callers choose.
 func bound(e *Event) {
 	for _, name := range []*string{&e.Caller, &e.Pool, &e.Allocation, &e.Namespace, &e.Job, &e.Task, &e.Interface} {
 		*name = shorten(*name, maxName)
@@ -80,7 +78,6 @@ func bound(e *Event) {
 	e.Error = shorten(e.Error, maxError)
 }
 
-// boundList shortens a list and its texts.
 func boundList(list []string, limit int) []string {
 	if more := len(list) - limit; more > 0 {
 		list = append(slices.Clone(list[:limit]), fmt.Sprintf("and %d more", more))
@@ -104,7 +101,6 @@ func shorten(text string, limit int) string {
 	return text[:end] + mark
 }
 
-// lineOf returns an event as a line of at most maxLine bytes.
 func lineOf(e Event) ([]byte, error) {
 	e.Version = formatVersion
 	bound(&e)
@@ -129,4 +125,23 @@ func parse(line []byte) (Event, bool) {
 	var e Event
 	err := json.Unmarshal(line, &e)
 	return e, err == nil && e.Version == formatVersion && e.Index > 0
+}
+
+// Filter selects events. Empty fields select all.
+type Filter struct {
+	// Allocation is an ID, or the first characters of an ID of Nomad. All of Nomad's IDs
+	// have one length; of other IDs, one may begin with another.
+	Allocation string
+	// Network is the name of a network.
+	Network string
+	// After is the index of an event: only newer ones are selected.
+	After uint64
+}
+
+func (f Filter) selects(e Event) bool {
+	if f.Network != "" && !slices.Contains(e.Networks, f.Network) {
+		return false
+	}
+	return f.Allocation == "" || e.Allocation == f.Allocation ||
+		state.IsNomadID(e.Allocation) && strings.HasPrefix(e.Allocation, f.Allocation)
 }

@@ -67,7 +67,6 @@ func (l Log) Events(ctx context.Context, f Filter, follow bool) iter.Seq2[Event,
 // reader reads the events after the last one that it has read. It takes no lock.
 type reader struct {
 	ring *ring
-	// last is the index of the last event.
 	last uint64
 	// current is open; nil before the first read, and while there is none.
 	current *os.File

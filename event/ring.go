@@ -27,7 +27,6 @@ const (
 
 	// fullSize is the size from which current becomes part of previous.
 	fullSize = 512 << 10
-	// keptSize is the largest size of previous.
 	keptSize = 2 << 20
 	// lockTimeout is how long an append waits for the lock.
 	lockTimeout = time.Second

@@ -19,7 +19,6 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// facts are what a map is built from.
 type facts struct {
 	Host        string
 	Allocations []*hook.Allocation

@@ -9,10 +9,8 @@ import (
 	"github.com/allocnet/allocnet/internal/termtext"
 )
 
-// gap is between columns.
 const gap = "  "
 
-// columns are the widths of the columns of attachments.
 type columns struct {
 	iface, network int
 	// values is the width of addresses and ports before the phase; 0: they follow on lines

@@ -38,7 +38,6 @@ func DOT(m *Map) string {
 	return b.String()
 }
 
-// lines are what the node of a network says.
 func (n Network) lines() []string {
 	lines := []string{n.Name, n.describe()}
 	for _, p := range n.Pools {
@@ -47,7 +46,6 @@ func (n Network) lines() []string {
 	return append(lines, n.drift()...)
 }
 
-// alarm is the attribute of what differs from the records.
 func alarm(differs bool) string {
 	if differs {
 		return ", color=red"
@@ -66,7 +64,6 @@ func label(lines ...string) string {
 	return `"` + strings.Join(kept, `\n`) + `"`
 }
 
-// quote is a name.
 func quote(s string) string { return `"` + dotText.Replace(termtext.Printable(s)) + `"` }
 
 // dotText escapes what ends a string or begins a sequence in a label: Graphviz knows those of

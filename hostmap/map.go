@@ -119,7 +119,6 @@ type Attachment struct {
 	Error string `json:"error,omitempty"`
 }
 
-// counts are sums of a map.
 type counts struct{ networks, allocations, attachments, drifts int }
 
 func (m *Map) count() counts {
@@ -197,7 +196,6 @@ func (n Network) describe() string {
 	return strings.Join(words, "; ")
 }
 
-// drift returns what is wrong with the devices.
 func (n Network) drift() []string {
 	var found []string
 	for _, d := range n.Devices {
@@ -278,7 +276,6 @@ func (n Attachment) values() []string {
 	return words
 }
 
-// remarks are what is wrong with an attachment, and what is not known.
 func (n Attachment) remarks() (wrong, unknown []string) {
 	wrong = slices.Clone(n.Drift)
 	if n.Error != "" {
@@ -290,7 +287,6 @@ func (n Attachment) remarks() (wrong, unknown []string) {
 	return wrong, unknown
 }
 
-// remarks are those of the allocation as a whole.
 func (a Allocation) remarks() (wrong, unknown []string) {
 	if a.NotCompared != "" {
 		unknown = []string{"not compared: " + a.NotCompared}

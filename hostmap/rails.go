@@ -55,7 +55,6 @@ func (r rails) railsWidth() int {
 	return 2*len(r.names) + 1
 }
 
-// glyphs are the characters of a picture.
 type glyphs struct{ rail, corner, line, crossing, joint, full, empty, ellipsis string }
 
 var (
@@ -68,7 +67,6 @@ var railStyles = []style{"36", "35", "34", "96", "95", "94"}
 
 func railStyle(i int) style { return railStyles[i%len(railStyles)] }
 
-// nameStyle is that of a network's name.
 func (p *picture) nameStyle(network string) style {
 	if i := p.index(network); i >= 0 {
 		return railStyle(i)

@@ -138,13 +138,11 @@ func (d *drawing) cut(s string, x float64) string {
 	return termtext.Cut(termtext.Printable(s), d.fit(x), "…")
 }
 
-// railX is where a rail is.
 func (d *drawing) railX(i int) float64 { return margin + railGap/2 + float64(i)*railGap }
 
 // networkColours is how many colours networks have, which repeat.
 const networkColours = 6
 
-// class is that of the texts of a network.
 func (d *drawing) class(network string) string {
 	if i := d.index(network); i >= 0 {
 		return fmt.Sprintf("t%d", i%networkColours)
@@ -152,7 +150,6 @@ func (d *drawing) class(network string) string {
 	return "dim"
 }
 
-// network draws the head of a network.
 func (d *drawing) network(n Network) {
 	if i := d.index(n.Name); i >= 0 {
 		d.heads[i] = d.y - 4
@@ -169,7 +166,6 @@ func (d *drawing) network(n Network) {
 	d.y += lineHeight / 3
 }
 
-// name draws the name of a network, which it may shorten.
 func (d *drawing) name(x float64, network string) {
 	shown := termtext.Cut(termtext.Printable(network), d.nameWidth, "…")
 	d.text(x, "b "+d.class(network), shown)
@@ -226,7 +222,6 @@ func (d *drawing) attachment(x float64, n Attachment) {
 	d.remarks(x, wrong, unknown)
 }
 
-// remarks draws what is wrong, and what is not known.
 func (d *drawing) remarks(x float64, wrong, unknown []string) {
 	for _, text := range wrong {
 		d.wrapped(x, "bad", text)
@@ -246,7 +241,6 @@ func (d *drawing) wrapped(x float64, class, s string) {
 	d.lined(x, class, termtext.Fill(wordsOf(s), " ", d.fit(x)))
 }
 
-// lined draws lines, and goes on below them.
 func (d *drawing) lined(x float64, class string, lines []string) {
 	for _, line := range lines {
 		d.text(x, class, line)
@@ -254,7 +248,6 @@ func (d *drawing) lined(x float64, class string, lines []string) {
 	}
 }
 
-// text draws a text at the base of the line.
 func (d *drawing) text(x float64, class, s string) { d.sized(x, class, s, charWidth) }
 
 // sized is text with characters of a width, whatever the font.
@@ -269,7 +262,6 @@ func (d *drawing) sized(x float64, class, s string, width float64) {
 		class, x, d.y, float64(termtext.Width(s))*width, escape(s))
 }
 
-// classes are those of what has a colour on a terminal.
 var classes = map[style]string{green: "ok", yellow: "warn", red: "bad"}
 
 // escape makes a text of XML, in one line.
@@ -321,3 +313,22 @@ func (m *Map) inWords() string {
 	}
 	return strings.Join(sentences, " ")
 }
+
+// styleSheet is that of an SVG. Some programs that show SVG have no variables, so the colours for
+// a dark background repeat the selectors: t are texts and joints of a network, l its lines.
+const styleSheet = `
+text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono","Liberation Mono",monospace;fill:#1f2328;white-space:pre}
+path{fill:none;stroke-width:2}
+.page{fill:#fff}.card{fill:#f6f8fa;stroke:#d0d7de}.bar{fill:#d0d7de}
+text.title{font-size:15px;font-weight:bold}text.b{font-weight:bold}
+.dim{fill:#57606a}.ok{fill:#116329}.warn{fill:#7d4e00}.bad{fill:#b31d28}
+.t0{fill:#0550ae}.t1{fill:#8250df}.t2{fill:#0e6d6d}.t3{fill:#953800}.t4{fill:#a5307c}.t5{fill:#44546a}
+.l0{stroke:#0550ae}.l1{stroke:#8250df}.l2{stroke:#0e6d6d}.l3{stroke:#953800}.l4{stroke:#a5307c}.l5{stroke:#44546a}
+@media(prefers-color-scheme:dark){
+text{fill:#e6edf3}
+.page{fill:#0d1117}.card{fill:#161b22;stroke:#30363d}.bar{fill:#30363d}
+.dim{fill:#9ba6b2}.ok{fill:#56d364}.warn{fill:#e3b341}.bad{fill:#ff8077}
+.t0{fill:#6cb6ff}.t1{fill:#d2a8ff}.t2{fill:#4fd1c5}.t3{fill:#f0a35e}.t4{fill:#ff9bce}.t5{fill:#b6c2cf}
+.l0{stroke:#6cb6ff}.l1{stroke:#d2a8ff}.l2{stroke:#4fd1c5}.l3{stroke:#f0a35e}.l4{stroke:#ff9bce}.l5{stroke:#b6c2cf}
+}
+`

@@ -88,7 +88,6 @@ func (p *picture) space(used int) int {
 
 func (p *picture) newline() { p.b.WriteByte('\n') }
 
-// put writes a text, escaped.
 func (p *picture) put(s style, text string) {
 	p.b.WriteString(s.around(termtext.Printable(text), p.Colours))
 }
@@ -166,7 +165,6 @@ func (p *picture) pool(pool Pool, begin func(), indent int) {
 	p.lines(begin, indent, lines[1:])
 }
 
-// barStyle is the colour of a bar.
 func barStyle(pool Pool) style {
 	switch fill := pool.fill(); {
 	case fill >= fullPool:
@@ -247,7 +245,6 @@ func (p *picture) lines(begin func(), indent int, lines []string) {
 	}
 }
 
-// remarks draws what is wrong, and what is not known.
 func (p *picture) remarks(begin func(), indent int, wrong, unknown []string) {
 	for _, r := range []struct {
 		mark  string
@@ -280,7 +277,6 @@ func (p *picture) problems() {
 	p.remarks(func() {}, 0, p.Problems, nil)
 }
 
-// short is a name in a column.
 func (p *picture) short(name string, columns int) string {
 	return termtext.Cut(termtext.Printable(name), columns, p.ellipsis)
 }

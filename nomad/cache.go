@@ -52,7 +52,6 @@ func (c networkCache) load(id string) (*job, error) {
 	return j, nil
 }
 
-// decodeJob checks the networks as those of a job.
 func decodeJob(data []byte) (*job, error) {
 	var cached struct {
 		job

@@ -152,7 +152,6 @@ func taskGroup(a *api.Allocation) *api.TaskGroup {
 	return nil
 }
 
-// jobNetworks reads the networks that the job of an allocation selects.
 func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
 	group := taskGroup(a)
 	if group == nil {

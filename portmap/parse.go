@@ -64,7 +64,6 @@ func Parse(s string) ([]Port, error) {
 	return withProtocols(ports, protocols)
 }
 
-// withProtocols returns each port with each protocol.
 func withProtocols(ports []Port, protocols []string) ([]Port, error) {
 	var all []Port
 	for _, p := range ports {

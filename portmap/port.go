@@ -1,6 +1,12 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package portmap turns the ports of an allocation into the mappings that the
+// portMappings capability of CNI carries, by Nomad's rules: a port without
+// `to` maps to itself, one without a protocol is mapped for TCP and UDP, and
+// the host IP is kept.
+//
+// Functions do not modify their input.
 package portmap
 
 import (
@@ -17,7 +23,6 @@ import (
 // Port is a port of an allocation.
 type Port = allocation.Port
 
-// invalidPort is the error of a port that cannot be mapped.
 func invalidPort(port, field string, value any, reason string) error {
 	return errdefs.As(errdefs.Refused, fmt.Errorf("port %q: %s %q: %s", port, field, fmt.Sprint(value), reason))
 }

@@ -22,7 +22,6 @@ const eventsPerAllocation = 50
 // nothing.
 const detailsTimeout = 5 * time.Second
 
-// allocationPage is what the page of one allocation shows.
 type allocationPage struct {
 	*api.Allocation
 	Problems []problem
@@ -107,7 +106,6 @@ func (p allocationPage) JSON() string {
 	return indented(data)
 }
 
-// indented is JSON for people.
 func indented(data json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Indent(&out, data, "", "  ") != nil {

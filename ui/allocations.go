@@ -15,10 +15,8 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// perPage is the most rows of a page.
 const perPage = 1000
 
-// allocationsPage is what the list of allocations shows.
 type allocationsPage struct {
 	Query       string
 	Allocations []*api.Allocation
@@ -64,7 +62,6 @@ func (p *allocationsPage) cut(found []*api.Allocation, number string) {
 	p.Allocations = found[begin:min(begin+perPage, len(found))]
 }
 
-// search returns the allocations that have each word of a query.
 func search(all []*api.Allocation, query string, damaged map[string]bool) []*api.Allocation {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {

@@ -32,7 +32,6 @@ type chart struct {
 	Bars []rectangle
 }
 
-// rectangle is a part of a chart.
 type rectangle struct {
 	Class               string
 	X, Y, Width, Height float64
@@ -44,7 +43,6 @@ func (s *Server) charts() []chart {
 	return []chart{attachmentChart(samples, now), operationChart(events, now), durationChart(events, now)}
 }
 
-// attachmentChart is the number of attachments over time.
 func attachmentChart(samples []sample, now time.Time) chart {
 	c := chart{Title: "Attachments", Now: "–", Label: "no sample yet"}
 	if len(samples) == 0 {
@@ -66,7 +64,6 @@ func attachmentChart(samples []sample, now time.Time) chart {
 	return c
 }
 
-// scaled is the vertical position of a value.
 func scaled(value, most int) float64 {
 	return chartHeight - (chartHeight-4)*float64(value)/float64(most)
 }
@@ -121,7 +118,6 @@ func durationChart(events []api.Event, now time.Time) chart {
 	return c
 }
 
-// bin is the part of the window that a time is in.
 func bin(t, now time.Time) int {
 	return min(bins-1, max(0, bins-1-int(now.Sub(t)/(window/bins))))
 }

@@ -11,17 +11,14 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// eventsPerPage is the most that the page of events shows.
 const eventsPerPage = 300
 
-// event is one with the words for it.
 type event struct {
 	api.Event
 	// What is it in words, and Class how it is shown: good, bad or plain.
 	What, Class string
 }
 
-// eventsPage is what the page of events shows.
 type eventsPage struct {
 	Query  string
 	Events []event

@@ -5,6 +5,8 @@ package ui
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -22,7 +24,6 @@ const (
 	reconnect = 3 * time.Second
 )
 
-// sample counts at one time.
 type sample struct {
 	time        time.Time
 	attachments int
@@ -84,7 +85,6 @@ func (f *feed) last() uint64 {
 	return f.events[len(f.events)-1].Index
 }
 
-// add keeps an event.
 func (f *feed) add(e api.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,4 +146,31 @@ func (f *feed) history(now time.Time) ([]sample, []api.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]sample(nil), f.samples...), recent
+}
+
+const (
+	// gather is the least time between two messages of a stream.
+	gather = time.Second
+	// keepAlive is the most.
+	keepAlive = 15 * time.Second
+)
+
+// live streams the version of what the pages show, so that a page loads itself when it is
+// another one than its own. A stream ends with the session, and keeps it from being idle.
+func (s *Server) live(w http.ResponseWriter, r *http.Request) {
+	connection := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	for s.sessions.use(r, s.now()) {
+		version, changed := s.feed.next()
+		if _, err := fmt.Fprintf(w, "data: %d\n\n", version); err != nil || connection.Flush() != nil {
+			return
+		}
+		pause(r.Context(), gather)
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		case <-time.After(keepAlive):
+		}
+	}
 }

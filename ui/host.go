@@ -12,7 +12,6 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// part is one answer of the agent.
 type part[T any] struct {
 	Value T
 	// Err is why there is none. Nil: there is one.
@@ -25,7 +24,6 @@ func (p part[T]) Supported() bool {
 	return !errors.As(p.Err, &refused) || refused.Status != http.StatusNotImplemented
 }
 
-// host is what the agent says of it.
 type host struct {
 	Ready       part[struct{}]
 	Allocations part[[]*api.Allocation]

@@ -42,7 +42,6 @@ func (s *Server) mapImage(w http.ResponseWriter, r *http.Request) {
 	_ = compressed.Close()
 }
 
-// styleSheet is that of an SVG.
 var styleSheet = regexp.MustCompile(`(?s)<style>(.*?)</style>`)
 
 // imagePolicy allows an SVG its style sheet, and nothing else: it is a document where it is

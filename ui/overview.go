@@ -16,7 +16,6 @@ const (
 	shownEvents   = 8
 )
 
-// overviewPage is what the overview shows.
 type overviewPage struct {
 	*host
 	Problems []problem

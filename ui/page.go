@@ -33,13 +33,11 @@ var parsed = sync.OnceValue(func() *template.Template {
 // agentTimeout bounds what a page waits for the agent.
 const agentTimeout = 10 * time.Second
 
-// content is what a page shows.
 type content struct {
 	template, title string
 	data            any
 }
 
-// page answers with what show returns, or with the error.
 func (s *Server) page(show func(context.Context, *http.Request) (content, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, stop := context.WithTimeout(r.Context(), agentTimeout)
@@ -59,7 +57,6 @@ func (s *Server) page(show func(context.Context, *http.Request) (content, error)
 	}
 }
 
-// statusOf returns the HTTP status of an error of the agent.
 func statusOf(err error) int {
 	var refused *api.Error
 	switch {
@@ -71,12 +68,10 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// missing is a page that does not exist.
-var missing = errdefs.New(errdefs.NotFound, "there is no such page")
+func notFound(context.Context, *http.Request) (content, error) {
+	return content{}, errdefs.New(errdefs.NotFound, "there is no such page")
+}
 
-func notFound(context.Context, *http.Request) (content, error) { return content{}, missing }
-
-// layout is what each page has.
 type layout struct {
 	Host, Base, Title, Page string
 	Now                     time.Time
@@ -134,7 +129,6 @@ type args struct {
 	Data any
 }
 
-// searchForm is a form that adds a query to a page.
 type searchForm struct{ Action, Query, Label, Example string }
 
 // ago is an age, in its largest unit.

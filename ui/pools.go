@@ -13,7 +13,6 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-// poolsPage is what the page of networks and pools shows.
 type poolsPage struct {
 	Networks part[*api.Networks]
 	Pools    part[*api.Pools]
@@ -21,7 +20,6 @@ type poolsPage struct {
 	Nodes map[string][]nodeBlocks
 }
 
-// nodeBlocks are the blocks that a host has of a pool.
 type nodeBlocks struct {
 	Node   string
 	Blocks []string
@@ -63,7 +61,6 @@ type bar struct {
 	Class string
 }
 
-// barOf returns the bar of addresses.
 func barOf(used, cooling, total float64) bar {
 	if total <= 0 {
 		return bar{}
@@ -82,7 +79,6 @@ func barOf(used, cooling, total float64) bar {
 	return b
 }
 
-// usageBar is the bar of a network's pool.
 func usageBar(u api.NetworkUsage) bar { return barOf(float64(u.Used), 0, u.Total) }
 
 // addressBar is the bar of a pool's blocks on this host.

@@ -1,6 +1,10 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package ui serves the status page of a host: read-only pages of what the agent's API answers.
+//
+// A page is for one person: each URL of Server.URL opens one session in one browser. Pages need
+// no JavaScript; with it they follow the host.
 package ui
 
 import (
@@ -10,9 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/allocnet/allocnet/agent/api"
 )
 
 //go:embed static
@@ -65,7 +73,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// handler answers all requests.
 func (s *Server) handler() http.Handler {
 	pages := http.NewServeMux()
 	for path, page := range map[string]http.HandlerFunc{
@@ -116,4 +123,65 @@ func (s *Server) requireSession(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Agent is what the pages show; agent/client.Client is one.
+type Agent interface {
+	Ready(ctx context.Context) error
+	Allocations(ctx context.Context) ([]*api.Allocation, error)
+	Allocation(ctx context.Context, id string) (*api.Allocation, error)
+	Details(ctx context.Context, id string) (*api.Details, error)
+	Networks(ctx context.Context) (*api.Networks, error)
+	Pools(ctx context.Context) (*api.Pools, error)
+	Leaks(ctx context.Context) (*api.Leaks, error)
+	Repair(ctx context.Context) (*api.Repair, error)
+	Map(ctx context.Context) (*api.Map, error)
+	Cluster(ctx context.Context) (*api.Cluster, error)
+	Events(ctx context.Context, q api.EventQuery) iter.Seq2[api.Event, error]
+}
+
+// hosts are the names under which a browser reaches this host itself. Another one is that of a
+// page whose author has its name resolve to this host. The port can be that of a tunnel.
+var hosts = []string{"127.0.0.1", "localhost", "::1"}
+
+// policy allows the pages their own files, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+var headers = map[string]string{
+	"Content-Security-Policy":      policy,
+	"Cache-Control":                "no-store",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "no-referrer", // the path is known to this browser only
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
+}
+
+// guard refuses requests that the pages do not make.
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range headers {
+			w.Header().Set(name, value)
+		}
+		switch {
+		case !isOwn(r.Host):
+			http.Error(w, "this page is reached at 127.0.0.1 or localhost only", http.StatusMisdirectedRequest)
+		case r.Method != http.MethodGet:
+			w.Header().Set("Allow", http.MethodGet)
+			http.Error(w, "this page is read only: want GET", http.StatusMethodNotAllowed)
+		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
+			http.Error(w, "another site must not read this page", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isOwn tells whether the value of a Host header names this host itself.
+func isOwn(value string) bool {
+	host, _, err := net.SplitHostPort(value)
+	if err != nil {
+		host = value
+	}
+	return slices.Contains(hosts, host)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// unitFile is a unit's configuration in HCL.
 type unitFile struct {
 	Netns    string         `hcl:"netns,optional"`
 	Primary  hcl.Expression `hcl:"primary,optional"`

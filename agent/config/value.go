@@ -62,7 +62,6 @@ func (v *values) prefixes(e hcl.Expression) []netip.Prefix {
 	return all
 }
 
-// user reads a name or a number.
 func (v *values) user(e hcl.Expression) uint32 {
 	return v.id(e, "user", func(name string) string {
 		u, err := user.Lookup(name)

@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/internal/unit"
 )
 
-// newEngine returns the engine of the configured hook.
 func (d *Daemon) newEngine() (agent.Engine, error) {
 	h, err := hook.New(cmp.Or(d.config.Hook, hook.CNI), d.engineConfig())
 	if err != nil {
@@ -30,7 +29,6 @@ func (d *Daemon) newEngine() (agent.Engine, error) {
 	return hostNetwork{h}, nil
 }
 
-// engineConfig is the configuration of an engine for CNI networks.
 func (d *Daemon) engineConfig() hook.Config {
 	c := d.config
 	return hook.Config{

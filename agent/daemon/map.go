@@ -33,7 +33,6 @@ func (d *Daemon) drawMap(engine agent.Engine) func(context.Context) (*hostmap.Ma
 	}
 }
 
-// sharedUsage returns what this host has of a pool.
 func (d *Daemon) sharedUsage(ctx context.Context, c *ipam.Config) (pool.Usage, error) {
 	for _, s := range d.pools.Status(ctx) {
 		if s.Pool == c.Pool {

@@ -71,7 +71,6 @@ func checkWebConfig(path string) error {
 	return nil
 }
 
-// run serves until ctx ends.
 func (s *metricsServer) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() }) // a scrape is repeated
 	defer stop()

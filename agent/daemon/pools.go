@@ -51,7 +51,6 @@ func poolSettings(c *config.IPAM) pools.Settings {
 	return s
 }
 
-// storeName describes the store of a block ipam.
 func storeName(c *config.IPAM) string {
 	if c == nil || c.Store == "file" {
 		return "file"
@@ -110,7 +109,6 @@ func inUse(chroot string, p netip.Prefix) (bool, error) {
 	return slices.ContainsFunc(used, p.Contains), err
 }
 
-// usedAddresses returns the addresses in the namespaces of the host.
 func usedAddresses(chroot string) ([]netip.Addr, error) {
 	if err := outside(chroot); err != nil {
 		return nil, err

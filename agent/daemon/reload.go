@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reloadOnHangup reloads the configuration at each SIGHUP.
 func (d *Daemon) reloadOnHangup(ctx context.Context) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)

@@ -14,7 +14,6 @@ import (
 	"github.com/allocnet/allocnet/internal/termtext"
 )
 
-// processes are those that this one sees.
 type processes struct {
 	// proc is the directory /proc, and self this process.
 	proc string

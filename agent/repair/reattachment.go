@@ -17,8 +17,7 @@ import (
 type reattachments struct {
 	group sync.WaitGroup
 
-	mu sync.Mutex // guards all below
-	// running are the allocations that calls work on.
+	mu      sync.Mutex // guards all below
 	running map[string]bool
 	ended   []reattachment
 }

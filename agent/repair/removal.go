@@ -59,7 +59,6 @@ func (t *transaction) add(m syscall.NetlinkMessage) {
 	t.chains[fmt.Sprintf("%s of table %s of %s", a.Text(name), a.Text(table), family.iptables)] = true
 }
 
-// familyNames are what programs call the families of nftables.
 var familyNames = map[byte]struct{ nftables, iptables string }{
 	unix.NFPROTO_IPV4: {"ip", "iptables"}, unix.NFPROTO_IPV6: {"ip6", "ip6tables"}, unix.NFPROTO_INET: {"inet", ""},
 }
@@ -103,7 +102,6 @@ func (t timedRemover) isLike(other timedRemover) bool {
 	return t.Name == other.Name && t.Parent == other.Parent
 }
 
-// add remembers a removal.
 func (r *removals) add(one Removal, now time.Time) {
 	if r.newer == nil || len(r.newer) > maxChains {
 		r.newer, r.older = map[string][]timedRemover{}, r.newer

@@ -77,7 +77,6 @@ type Repairer struct {
 	told, unanswered time.Time
 }
 
-// attachment is one of an allocation.
 type attachment struct{ allocation, iface string }
 
 // New returns a repairer that works in a mode. See Run.
@@ -286,7 +285,6 @@ func (r *Repairer) held(now time.Time) map[string]bool {
 	return held
 }
 
-// count counts the repairs of a round, one for each allocation.
 func (r *Repairer) count(drifts []hook.Drift) {
 	if r.Status().Mode == hook.RepairReport {
 		return
@@ -309,7 +307,6 @@ func (r *Repairer) count(drifts []hook.Drift) {
 	}
 }
 
-// union returns the processes of both.
 func union(a, b []hook.Remover) []hook.Remover {
 	for _, by := range b {
 		if !slices.Contains(a, by) {

@@ -65,7 +65,6 @@ type watch struct {
 	sources sync.WaitGroup
 }
 
-// tell tells that something was removed.
 func (w *watch) tell() { w.removed(Removal{}) }
 
 // links returns what hears of links, addresses and routes.

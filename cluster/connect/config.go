@@ -104,7 +104,6 @@ type blocks struct {
 	IPAM  *IPAM
 }
 
-// hasStore returns whether the store is Nomad's.
 func (b blocks) hasStore() bool { return b.IPAM != nil && b.IPAM.Store != "file" }
 
 // load reads the blocks from a file, or from the .hcl files of a directory. A missing path has

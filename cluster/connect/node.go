@@ -60,7 +60,7 @@ func (c *nodeCache) node(ctx context.Context) (node, error) {
 	}
 	switch {
 	case err == nil:
-		return n, c.write(n)
+		return n, files.ReplaceJSON(c.path(), n, files.Options{Unlocked: true})
 	case known:
 		return cached, nil
 	case c.configured != "":
@@ -76,10 +76,6 @@ func (c *nodeCache) read() (node, bool) {
 		return node{}, false
 	}
 	return n, n.ID != "" && n.Address == c.client.Address() && (c.configured == "" || n.ID == c.configured)
-}
-
-func (c *nodeCache) write(n node) error {
-	return files.ReplaceJSON(c.path(), n, files.Options{Unlocked: true})
 }
 
 // mostBytes of an answer are read.

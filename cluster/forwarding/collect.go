@@ -120,7 +120,6 @@ func defaultSource() netip.Addr {
 // rp_filter for all interfaces and for one, the kernel takes the larger.
 func isStrict(all, one string) bool { return max(all, one) == "1" }
 
-// setUnderlay sets the interface that has the node's address.
 func (f *Facts) setUnderlay(node netip.Addr, links []netlink.Link) {
 	for _, a := range f.Addresses {
 		if a.Prefix.Addr() != node {

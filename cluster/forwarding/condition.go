@@ -22,7 +22,6 @@ const (
 	yes
 )
 
-// condition is one of a rule.
 type condition func(*packet) answer
 
 func isUnknown(*packet) answer { return unknown }
@@ -85,7 +84,6 @@ func named(name, pattern string) answer {
 	return whether(isNamed(name, pattern))
 }
 
-// goesTo is whether the packet goes to an interface of a pattern.
 func (p *packet) goesTo(pattern string) answer {
 	if pattern == p.notTo && pattern != Pairs {
 		return no
@@ -103,7 +101,6 @@ func (p *packet) goesTo(pattern string) answer {
 // side is where packets come from or go to: a prefix, except another one.
 type side struct{ prefix, except netip.Prefix }
 
-// isIn is whether the addresses are in an address or a prefix.
 func (s side) isIn(text string) answer {
 	p, err := netip.ParsePrefix(text)
 	if a, isAddress := netip.ParseAddr(text); isAddress == nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// zone is one of firewalld.
 type zone struct {
 	name string
 	// accepts is whether the zone forwards everything.

@@ -20,7 +20,6 @@ const (
 	dockerChain  = "DOCKER-USER"
 )
 
-// parseIptables reads the table filter of a listing.
 func parseIptables(l cleanup.Listing) *ruleset {
 	s := &ruleset{
 		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true,
@@ -49,7 +48,6 @@ func parseIptables(l cleanup.Listing) *ruleset {
 	return s
 }
 
-// declare adds a chain with its policy.
 func (s *ruleset) declare(chain netfilter.Line) {
 	s.chains[chain.Chain] = nil
 	switch chain.Policy {
@@ -86,7 +84,6 @@ func (s *ruleset) append(line netfilter.Line) {
 // goingOn are targets of iptables after which a packet goes on with the next rule.
 var goingOn = []string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "TOS", "DSCP", "SET", "TRACE", "CLASSIFY", "CT", "CHECKSUM", "AUDIT", "TEE"}
 
-// option reads an option of a rule, and returns how many arguments it has.
 func (r *rule) option(name, argument string, isNot bool) int {
 	c := conditionOf(name, strings.Split(argument, ","))
 	switch {

@@ -33,7 +33,6 @@ type nftRule struct {
 	Expression []map[string]json.RawMessage `json:"expr"`
 }
 
-// table is one of nftables.
 type table struct{ family, name string }
 
 // forwardTables returns the tables with chains of forwarded packets. Those of iptables are left
@@ -57,7 +56,6 @@ func forwardTables(chains []byte, listed map[string]bool) ([]table, error) {
 	return all, nil
 }
 
-// parseNftables reads the listing of a table.
 func parseNftables(t table, data []byte) (*ruleset, error) {
 	var l listing
 	if err := json.Unmarshal(data, &l); err != nil {

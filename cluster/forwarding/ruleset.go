@@ -21,7 +21,6 @@ const (
 	anything
 )
 
-// rule is one of a chain.
 type rule struct {
 	conditions []condition
 	verdict    verdict
@@ -37,8 +36,7 @@ type ruleset struct {
 	// name is for people.
 	name string
 	// kind is that of iptables which has its rules here, nft or legacy. Empty: neither, or not known.
-	kind string
-	// isIPTables is whether the rules are those of iptables.
+	kind       string
 	isIPTables bool
 	// ipv4 and ipv6 are whether packets of the family get here.
 	ipv4, ipv6 bool
@@ -79,7 +77,6 @@ func (s *ruleset) decide(chain string, p *packet) (verdict, string) {
 	return s.policies[chain], "the policy of the chain " + chain
 }
 
-// follow returns the verdict of a chain.
 func (s *ruleset) follow(chain string, p *packet) rule {
 	if _, ok := s.chains[chain]; !ok {
 		return rule{verdict: anything}
@@ -120,7 +117,6 @@ func (s *ruleset) walk(chain string, p *packet) rule {
 // say, as of a published port of a container, is no reason to believe that they let those of allocations through.
 var ownDocker = []string{"DOCKER", "DOCKER-FORWARD", "DOCKER-CT", "DOCKER-BRIDGE", "DOCKER-INTERNAL", "DOCKER-INGRESS", "DOCKER-ISOLATION-STAGE-1", "DOCKER-ISOLATION-STAGE-2"}
 
-// matches is whether a rule of a chain matches.
 func (s *ruleset) matches(chain string, r *rule, p *packet) answer {
 	a := yes
 	for _, c := range r.conditions {
@@ -142,7 +138,6 @@ func isNamed(name, pattern string) bool {
 	return name == pattern || ok && strings.HasPrefix(name, prefix)
 }
 
-// covers is whether all addresses of a subnet match.
 func covers(condition []netip.Prefix, subnet netip.Prefix) bool {
 	return slices.ContainsFunc(condition, func(p netip.Prefix) bool {
 		return p.Bits() <= subnet.Bits() && p.Contains(subnet.Addr())

@@ -46,14 +46,12 @@ const (
 	reportPause   = 5 * time.Second
 )
 
-// keeper repeats the steps of a pool.
 type keeper struct {
 	pool     Pool
 	config   *ipam.Config
 	settings Settings
 	inUse    func(netip.Prefix) (bool, error)
 	used     func() ([]netip.Addr, error)
-	// reporter is told of the problems.
 	reporter *reporter
 	log      hclog.Logger
 	stop     context.CancelFunc

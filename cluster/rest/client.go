@@ -1,6 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package rest sends requests to Nomad's HTTP API with the standard library only, for programs
+// that start in a millisecond. Answers are limited in time and size, since others write what is
+// in them.
 package rest
 
 import (
@@ -56,6 +59,8 @@ func New(c Config) (*Client, error) {
 	if base.Scheme == "unix" {
 		base = &url.URL{Scheme: "http", Host: "127.0.0.1"}
 	}
+	// The answer itself is given: a token is sent to the configured address only.
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{config: c, base: *base, http: &http.Client{Transport: transport, CheckRedirect: noRedirect}}, nil
 }
 
@@ -68,9 +73,6 @@ func valid(address *url.URL) bool {
 	}
 	return false
 }
-
-// noRedirect gives the answer itself: a token is sent to the configured address only.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Address is the agent's.
 func (c *Client) Address() string { return c.config.Address }
@@ -149,7 +151,6 @@ func (c *Client) answer(r Request, response *http.Response, body []byte) (Answer
 	}, nil
 }
 
-// errNoServer is an agent's answer without one of a server.
 var errNoServer = errors.New("the agent has not asked a server: it is being stopped")
 
 // isOfNoServer is whether an agent answers as if the servers had nothing, because it is being

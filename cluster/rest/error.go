@@ -15,13 +15,11 @@ import (
 // TokenError is a token file that cannot be read. No request was sent.
 type TokenError struct{ Err error }
 
-// Error says which file.
 func (e *TokenError) Error() string { return fmt.Sprintf("nomad token: %v", e.Err) }
 
 // Kind is that of package errdefs.
 func (*TokenError) Kind() errdefs.Kind { return errdefs.Refused }
 
-// Unwrap returns Err.
 func (e *TokenError) Unwrap() error { return e.Err }
 
 // Error is a request that failed.
@@ -35,7 +33,6 @@ type Error struct {
 	Err  error
 }
 
-// Error says what was asked of which agent.
 func (e *Error) Error() string {
 	what := fmt.Sprintf("nomad at %s: %s %s", e.Address, e.Method, e.Path)
 	if e.Status == 0 {
@@ -52,7 +49,6 @@ func (e *Error) Kind() errdefs.Kind {
 	return errdefs.Unavailable
 }
 
-// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // failed is the error of a request without an answer. That of package http repeats the URL.
@@ -66,7 +62,6 @@ func (c *Client) failed(r Request, err error) error {
 // mostText of an answer is part of an error.
 const mostText = 200
 
-// printable is what an error shows of an answer.
 func printable(body []byte) string {
 	text := strings.TrimSpace(string(body[:min(len(body), mostText)]))
 	if text == "" || strings.ContainsFunc(text, notPrintable) {

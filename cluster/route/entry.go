@@ -99,7 +99,6 @@ func prefixOf(r netlink.Route) netip.Prefix {
 	return netip.PrefixFrom(addressOf(r.Dst.IP), ones)
 }
 
-// route is the entry as the library has it.
 func (e entry) route(indexes map[string]int) (*netlink.Route, error) {
 	r := &netlink.Route{
 		Dst: &net.IPNet{IP: e.prefix.Addr().AsSlice(), Mask: net.CIDRMask(e.prefix.Bits(), e.prefix.Addr().BitLen())}, Table: unix.RT_TABLE_MAIN,

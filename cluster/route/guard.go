@@ -57,7 +57,6 @@ const ofUser = 1 << 29
 // leaving is the priority of rules for packets as they leave: after all translation of addresses.
 var leaving = nftables.ChainPriorityRef(*nftables.ChainPriorityLast - 1)
 
-// table is what the kernel has to have.
 func (g *guard) table() *netfilter.Table {
 	var inside, fromAllocations, fromPort [][]expr.Any
 	for _, subnet := range g.subnets {
@@ -108,7 +107,6 @@ func (g *guard) table() *netfilter.Table {
 	return t
 }
 
-// chain returns a chain whose rules have a comment.
 func chain(name string, number *nftables.ChainHook, priority *nftables.ChainPriority, comment string, rules [][]expr.Any) netfilter.Chain {
 	c := netfilter.Chain{Name: name, Hook: &netfilter.Hook{Number: number, Priority: priority, Filters: true}}
 	for _, exprs := range rules {
@@ -198,7 +196,6 @@ func (s *socket) doGuard(v verb, g *guard) error {
 	})
 }
 
-// sourcesAs is the set of the sources that have the length of an address.
 func (g *guard) sourcesAs(zero net.IP) netfilter.Set {
 	length := len(netfilter.IPBytes(zero))
 	set := netfilter.Set{Name: fmt.Sprintf("hosts%d", length), Length: length}
@@ -227,7 +224,6 @@ func accept(subnet netip.Prefix) []expr.Any {
 	return slices.Concat(netfilter.FamilyMatch(network.IP), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictAccept, ""))
 }
 
-// isToPort is whether a packet is for the UDP port of the VXLAN.
 func (g *guard) isToPort() []expr.Any { return netfilter.PortMatch(unix.IPPROTO_UDP, uint16(g.port)) }
 
 func (g *guard) isFromPort() []expr.Any {
@@ -236,7 +232,6 @@ func (g *guard) isFromPort() []expr.Any {
 	return match
 }
 
-// isNotZero is whether a number that a packet has is not zero.
 func isNotZero(key expr.MetaKey) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: netfilter.Register}, compare(expr.CmpOpNeq, make([]byte, 4))}
 }
@@ -263,7 +258,6 @@ func (g *guard) isInVXLAN() []expr.Any {
 	return []expr.Any{load(expr.PayloadBaseTransportHeader, 8+4, 3), compare(expr.CmpOpEq, id[1:])}
 }
 
-// isFromOther is whether a packet is from none of the sources of a set.
 func isFromOther(set netfilter.Set) []expr.Any {
 	offset := 12
 	if set.Length == net.IPv6len {

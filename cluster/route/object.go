@@ -11,7 +11,6 @@ import (
 // object is what the kernel's tables have. Objects can be compared.
 type object interface{ fmt.Stringer }
 
-// device is a VXLAN device, with all that matters of it.
 type device struct {
 	name, alias, mac string
 	mtu, id, port    int
@@ -52,8 +51,7 @@ type entry struct {
 	onlink bool
 	// unreachable is whether packets are answered with an error.
 	unreachable bool
-	// ours is whether the route has our protocol.
-	ours bool
+	ours        bool
 	// source is the address of this host's own packets. Not valid: the kernel chooses.
 	source netip.Addr
 	// scope is the kernel's for the route.
@@ -88,7 +86,6 @@ func (e entry) String() string {
 	return fmt.Sprintf("route %s via %s dev %s", e.prefix, e.via, e.device)
 }
 
-// verb is what is done with an object.
 type verb string
 
 const (

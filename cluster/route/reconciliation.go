@@ -16,10 +16,9 @@ import (
 
 type reconciliation struct {
 	session
-	pool   Pool
-	local  ipam.Endpoint
-	record record
-	// records are those of all pools.
+	pool    Pool
+	local   ipam.Endpoint
+	record  record
 	records []record
 	log     hclog.Logger
 	// want is the device, if the pool has one and the interface that it needs is there.
@@ -90,7 +89,6 @@ func (r *reconciliation) prepare() error {
 	return err
 }
 
-// try makes a change and counts it.
 func (r *reconciliation) try(c change) error {
 	err := r.do(c)
 	if err != nil {

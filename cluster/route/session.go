@@ -4,6 +4,7 @@
 package route
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -171,4 +172,19 @@ func (s *socket) lookup(a netip.Addr) (hop, error) {
 		h.gateway = addressOf(v.Addr)
 	}
 	return h, nil
+}
+
+type kernel interface {
+	open() (session, error)
+	// watch calls the function for each event until the context ends. It returns when it has
+	// begun. Lost events are one of the kind lost.
+	watch(ctx context.Context, seen func(event), ended func()) error
+}
+
+type session interface {
+	// list returns what there is. Neighbours and forwarding are those of the named device.
+	list(device string) (*snapshot, error)
+	lookup(netip.Addr) (hop, error)
+	do(change) error
+	close()
 }

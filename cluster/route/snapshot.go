@@ -12,8 +12,7 @@ import (
 type snapshot struct {
 	links     []link
 	addresses []address
-	// gateways are those of default routes.
-	gateways []netip.Addr
+	gateways  []netip.Addr
 	// routes are those of the main table.
 	routes []entry
 	// neighbours and forwards are the permanent ones of VXLAN devices that are ours by their names.
@@ -49,7 +48,6 @@ type hop struct {
 	gateway netip.Addr
 }
 
-// link returns the interface of a name, or nil.
 func (s *snapshot) link(name string) *link {
 	i := slices.IndexFunc(s.links, func(l link) bool { return l.name == name })
 	if i < 0 {

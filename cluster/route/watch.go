@@ -30,7 +30,6 @@ const (
 	neighbourEvent
 )
 
-// concern is what matters to a pool.
 type concern struct {
 	pool  Pool
 	local netip.Addr

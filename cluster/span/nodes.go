@@ -40,7 +40,6 @@ const (
 	// with thousands of nodes, whose hosts all see a new block, must not send all of them the
 	// list.
 	mostSingle = 16
-	// nodesLimit bounds all questions at once.
 	nodesLimit = 10 * time.Second
 	// parallel questions are asked at a time.
 	parallel = 8
@@ -55,7 +54,6 @@ type nodes struct {
 	listed time.Time
 }
 
-// knownNode is an answer.
 type knownNode struct {
 	Node
 	asked time.Time

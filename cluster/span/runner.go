@@ -209,7 +209,6 @@ func (r *runner) compared(report route.Report, err error) {
 	}
 }
 
-// targets returns the blocks that are accepted, and whether others may be.
 func (r *runner) targets(all []peers.Remote, verdicts map[ipam.Block]verdict) (targets []route.Target, pending bool) {
 	for _, remote := range all {
 		v := verdicts[remote.Block]
@@ -294,7 +293,6 @@ func (r *runner) passes() (passage, netip.Addr) {
 	return r.passage, node
 }
 
-// observe counts, and logs what has changed.
 func (r *runner) observe(report route.Report, changed time.Time, err error) {
 	now := time.Now()
 	if report.Added+report.Replaced+report.Removed > 0 {

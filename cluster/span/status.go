@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
@@ -71,4 +72,55 @@ func nodesOf(blocks peers.Blocks, verdicts map[ipam.Block]verdict, routes map[ip
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID), a.Address.Compare(b.Address), a.Routes[0].Block.Compare(b.Routes[0].Block))
 	})
 	return nodes
+}
+
+// Kind is what keeps a pool's routes from being right.
+type Kind string
+
+const (
+	// AddressUnknown is that this host does not know its own address.
+	AddressUnknown Kind = "address"
+	// DeviceFailed is a VXLAN device that could not be made.
+	DeviceFailed Kind = "device"
+	// EndpointFailed is that the other hosts could not be told where this host is.
+	EndpointFailed Kind = "endpoint"
+	// StoreFailed is a store that does not answer. The present routes stay.
+	StoreFailed Kind = "store"
+	// NodesFailed is that Nomad does not say which nodes there are. The present routes stay.
+	NodesFailed Kind = "nodes"
+	// KernelFailed is that the kernel's tables could not be read or changed.
+	KernelFailed Kind = "kernel"
+	// Invalid are entries of the store that are no block of another host.
+	Invalid Kind = "invalid"
+	// Unrouted are blocks of other hosts to which the kernel has no route of ours: also those
+	// whose address is not that of their node.
+	Unrouted Kind = "unrouted"
+	// Filtered is that this host drops packets of other hosts.
+	Filtered Kind = "filtered"
+	// Unguarded is that packets of others than the pool's hosts get into its VXLAN.
+	Unguarded Kind = "unguarded"
+	// Overlapping is a pool with a part of the subnets of another one, which has its routes. This
+	// one has none.
+	Overlapping Kind = "overlap"
+)
+
+// Kinds are all kinds of problems, in the order in which they are reported.
+var Kinds = []Kind{AddressUnknown, DeviceFailed, EndpointFailed, StoreFailed, NodesFailed, KernelFailed, Invalid, Unrouted, Filtered, Unguarded, Overlapping}
+
+// Problem is a problem of a pool.
+type Problem struct {
+	Kind Kind
+	// Text says what the problem is.
+	Text string
+}
+
+// mostNamed bounds the blocks that a problem names: others may write as many as they like.
+const mostNamed = 5
+
+func list(texts []string) string {
+	slices.Sort(texts)
+	if more := len(texts) - mostNamed; more > 0 {
+		texts = append(texts[:mostNamed:mostNamed], "...")
+	}
+	return strings.Join(texts, "; ")
 }

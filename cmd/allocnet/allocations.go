@@ -16,7 +16,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// allocationJSON is an allocation as --json prints it.
 type allocationJSON struct {
 	*hook.Allocation
 	// NetworkStatus is the same in the schema of the network plumbing working
@@ -40,7 +39,6 @@ func printAllocations(w io.Writer, t cli.Terminal, allocations []*hook.Allocatio
 	return cli.PrintLines(w, found...)
 }
 
-// describeDNS returns a line with the selected DNS of an allocation that has any.
 func describeDNS(a *hook.Allocation) []string {
 	var parts []string
 	for _, setting := range []struct {
@@ -57,7 +55,6 @@ func describeDNS(a *hook.Allocation) []string {
 	return []string{fmt.Sprintf("DNS (%s): %s", cmp.Or(a.DNSSelection, hook.PrimaryDNS), strings.Join(parts, "; "))}
 }
 
-// remarks are the errors of attachments and records.
 func remarks(allocations []*hook.Allocation, short map[string]string) []string {
 	var found []string
 	for _, a := range allocations {
@@ -91,7 +88,6 @@ func allocationTable(t cli.Terminal, allocations []*hook.Allocation, short map[s
 	return stackedTable(allocations, short)
 }
 
-// macColumn is that of fullTable.
 const macColumn = 4
 
 func fullTable(allocations []*hook.Allocation, short map[string]string) cli.Table {

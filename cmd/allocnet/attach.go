@@ -40,7 +40,6 @@ dns and netns from a file in HCL.
 To attach an allocation that is set up to further networks, leave out --primary and
 --netns; its existing attachments do not change. An ID that is not set up is refused then.`
 
-// attachFlags are the flags of attach.
 type attachFlags struct {
 	requestFlags
 	netns, file string
@@ -108,7 +107,6 @@ func requirePrimary(ctx context.Context, engine *hook.Engine, r hook.Request) er
 		"--netns PATH if a namespace has its main network already, or --primary= for a new namespace without one", r.ID)}
 }
 
-// load returns the request of the flags, or of the file.
 func (f *attachFlags) load(id string) (hook.Request, error) {
 	request, err := f.request(id)
 	if err != nil || f.file == "" {
@@ -145,7 +143,6 @@ them. Other IDs are complete: web-1 never detaches web-10.`,
 	return cmd
 }
 
-// detachedJSON is what detach --json prints.
 type detachedJSON struct {
 	ID string `json:"id"`
 	// Detached is the interface, or "all".
@@ -182,7 +179,6 @@ func detach(cmd *cobra.Command, s *cli.Settings, id, iface string) error {
 	return err
 }
 
-// oneID is the argument check of the commands on one allocation.
 var oneID = cli.WantArguments(1, 1, "the ID of one allocation")
 
 // waiting returns the progress of attaching an allocation. It is for its engine, too: the first

@@ -13,7 +13,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// checkedJSON is an attachment's check as --json prints it.
 type checkedJSON struct {
 	hook.Checked
 	Error string `json:"error,omitempty"`

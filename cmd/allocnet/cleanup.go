@@ -89,7 +89,6 @@ func cleanUp(cmd *cobra.Command, s *cli.Settings, id string, forget bool) error 
 	return errors.Join(failed, err, printCleanup(cmd.OutOrStdout(), id, before, report, s.JSON))
 }
 
-// examineDead lists the objects of a dead allocation.
 func examineDead(ctx context.Context, collector *cleanup.Collector, scope cleanup.Scope) (*cleanup.Report, error) {
 	report, err := collector.Examine(ctx, scope, cleanup.NoneLive)
 	if err != nil {
@@ -106,13 +105,11 @@ func examineDead(ctx context.Context, collector *cleanup.Collector, scope cleanu
 	return report, nil
 }
 
-// cleanedJSON is what cleanup --json prints.
 type cleanedJSON struct {
 	ID      string             `json:"id"`
 	Removed []cleanup.Decision `json:"removed"`
 }
 
-// printCleanup prints the objects that were there before and are gone.
 func printCleanup(w io.Writer, id string, before, after *cleanup.Report, asJSON bool) error {
 	removed := before.GoneBy(after)
 	if asJSON {
@@ -140,7 +137,6 @@ func printObjects(w io.Writer, title string, decisions []cleanup.Decision) error
 	return table.Print(w, false)
 }
 
-// collected is what gc prints.
 type collected struct {
 	*hook.Collected
 	*cleanup.Report
@@ -163,7 +159,6 @@ would be removed, nothing is, and the exit code is 2.
 If another runtime attaches to the same networks, name its allocations with --live:
 there is no liveness evidence of a set-up that has just started.`
 
-// gcFlags are the flags of gc.
 type gcFlags struct {
 	live    liveList
 	network string

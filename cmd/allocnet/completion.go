@@ -16,7 +16,6 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// completeFlags completes the flags of all commands below one.
 func completeFlags(s *cli.Settings, cmd *cobra.Command) {
 	for name, values := range map[string]cli.Complete{
 		"network": networkNames, "primary": networkNames, "networks": networkLists,
@@ -67,7 +66,6 @@ func recordedIDs(s *cli.Settings, cmd *cobra.Command, args []string, word string
 	return identities(func(a *hook.Allocation) string { return a.ID })(s, cmd, args, word)
 }
 
-// identities returns the different values that the allocations have.
 func identities(of func(*hook.Allocation) string) cli.Complete {
 	return func(s *cli.Settings, cmd *cobra.Command, _ []string, _ string) []string {
 		var values []string
@@ -128,7 +126,6 @@ func portLabels(_ *cli.Settings, cmd *cobra.Command, _ []string, _ string) []str
 	return cli.Distinct(labels)
 }
 
-// networkNames returns the networks of the CNI configuration directories.
 func networkNames(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
 	catalog, err := cniconf.Load(s.ConfDirs()...)
 	if err != nil {

@@ -34,7 +34,6 @@ func newConf(s *cli.Settings) *cobra.Command {
 	}, newConfGenerate(s))
 }
 
-// generation are the flags of conf generate.
 type generation struct {
 	name, networks, allocDir, identity, out string
 	check                                   bool
@@ -42,8 +41,7 @@ type generation struct {
 	jobNetworks bool
 	// agentChosen is whether a flag sets jobNetworks.
 	agentChosen bool
-	// nomad is the version of the Nomad agent that was asked.
-	nomad nomad.Version
+	nomad       nomad.Version
 }
 
 func newConfGenerate(s *cli.Settings) *cobra.Command {
@@ -159,7 +157,6 @@ func (g *generation) findAllocDir(ctx context.Context) error {
 	return nil
 }
 
-// The values of --identity.
 const (
 	identityNomad   = "nomad"
 	identityUnknown = "unknown"
@@ -289,7 +286,6 @@ func findExposed(s *cli.Settings, offered *cniconf.Catalog) ([]doctor.Exposed, e
 	return doctor.FindExposed(s.NomadConfDir(), offered, host)
 }
 
-// explain says what a job has to write.
 func (g *generation) explain(w io.Writer, offered *cniconf.Catalog, primary string) error {
 	var others []string
 	for _, n := range offered.Networks {

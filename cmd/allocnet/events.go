@@ -33,7 +33,6 @@ ones are dropped first.
 With --follow the command prints new events as they come, until it is interrupted. --json
 prints an object on a line for each event. --after continues after the index of one.`
 
-// eventsFlags are the flags of events.
 type eventsFlags struct {
 	event.Filter
 	follow bool
@@ -85,7 +84,6 @@ func (f *eventsFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 	return nil
 }
 
-// eventIDs completes the allocations of the events.
 func eventIDs(s *cli.Settings, cmd *cobra.Command, _ []string, _ string) []string {
 	var ids []string
 	for e, err := range (event.Log{StateDir: s.StateDir}).Events(cmd.Context(), event.Filter{}, false) {
@@ -150,7 +148,6 @@ func (l *eventLines) cells(e event.Event) []cli.Cell {
 	return row
 }
 
-// row prints cells of one or more lines.
 func (l *eventLines) row(cells []cli.Cell) error {
 	t := cli.Table{cells}
 	widths := l.widths()
@@ -170,7 +167,6 @@ func (l *eventLines) newDate(date string) error {
 	return err
 }
 
-// remark prints an error below its event.
 func (l *eventLines) remark(s string) error {
 	if s == "" {
 		return nil

@@ -15,7 +15,6 @@ import (
 // textColumns is the width of paragraphs on a terminal that is wider.
 const textColumns = 90
 
-// fitHelp has a command's help fit a terminal.
 func fitHelp(cmd *cobra.Command, columns int) {
 	cmd.Long = fit(cmd.Long, min(columns, textColumns))
 	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d |", columns)

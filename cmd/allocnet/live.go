@@ -17,7 +17,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// liveList is the flag with the live allocations.
 type liveList struct {
 	text  string
 	stdin io.Reader

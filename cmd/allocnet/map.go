@@ -37,10 +37,8 @@ without UTF-8 the lines are drawn in ASCII.
 With a filter, only the networks that the selected attachments use are drawn, and the one of
 the flag --network. The first characters of an ID are enough for --allocation.`
 
-// mapFormats are what --format takes.
 var mapFormats = []string{"text", "svg", "dot", "json"}
 
-// mapFlags are the flags of map.
 type mapFlags struct {
 	filter
 	cli.Display
@@ -126,7 +124,6 @@ func (f *mapFlags) view(m *hostmap.Map) cli.View {
 	return v
 }
 
-// draw returns the map in the form that was asked for.
 func (f *mapFlags) draw(m *hostmap.Map, t cli.Terminal, ids []string) string {
 	switch f.format {
 	case "svg":

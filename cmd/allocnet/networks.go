@@ -21,7 +21,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// networkJSON is a network as --json prints it.
 type networkJSON struct {
 	Name         string   `json:"name"`
 	Path         string   `json:"path"`
@@ -77,7 +76,6 @@ type catalogJSON struct {
 	Exposed []doctor.Exposed `json:"exposed,omitempty"`
 }
 
-// networkDetailJSON is one network as --json prints it.
 type networkDetailJSON struct {
 	networkJSON
 	// HostPolicy is the host's, which applies where the network has no rule.
@@ -101,7 +99,6 @@ is no STATUS, so that such a network shows "not reported" if its plugins are ins
 --namespace and --job select the networks whose rules allow a job of this namespace or
 name to attach. A template of --template gets what --json prints, with the same keys.`
 
-// networksFlags are the flags of networks.
 type networksFlags struct {
 	cli.Display
 	identity policy.Identity

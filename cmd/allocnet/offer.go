@@ -15,13 +15,11 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// offer is what the host offers.
 type offer struct {
 	catalog *cniconf.Catalog
 	host    policy.Source
-	// ready asks the plugins of a network.
-	ready  func(*cniconf.Network) error
-	engine hook.Config
+	ready   func(*cniconf.Network) error
+	engine  hook.Config
 }
 
 func (o offer) viewAll(s *cli.Settings, identity policy.Identity) (cli.View, error) {

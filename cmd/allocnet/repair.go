@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// driftJSON is what an attachment lacked, as --json prints it.
 type driftJSON struct {
 	hook.Drift
 	Error string `json:"error,omitempty"`
@@ -87,7 +86,6 @@ func repair(cmd *cobra.Command, s *cli.Settings, ids []string, mode hook.RepairM
 	return errors.Join(err, s.Output(cmd.OutOrStdout(), list, func(w io.Writer, t cli.Terminal) error { return printDrifts(w, t, drifts) }), openDrifts(drifts))
 }
 
-// openDrifts is an error if something is missing, or may be.
 func openDrifts(drifts []hook.Drift) error {
 	var errs []error
 	lacking := 0

@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// requestFlags are the flags that select the networks of an allocation.
 type requestFlags struct {
 	primary  string
 	networks string
@@ -33,7 +32,6 @@ func (f *requestFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.identity.Job, "job", "", "Nomad job of the allocation, for the rules of the networks (default unknown)")
 }
 
-// request returns the request of the flags.
 func (f *requestFlags) request(id string) (hook.Request, error) {
 	r := hook.Request{ID: id, Identity: f.identity, DNS: f.dns, Operator: true}
 	primary, err := selection.Parse(f.primary)

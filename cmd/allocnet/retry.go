@@ -18,7 +18,6 @@ import (
 
 const retryCommand = "retry-pending"
 
-// newRetry is the command that retryLater starts.
 func newRetry(s *cli.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:    retryCommand,

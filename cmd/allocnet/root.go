@@ -54,7 +54,6 @@ func newRoot(s *cli.Settings) *cobra.Command {
 	return root
 }
 
-// addCommands adds the commands, in the groups of the help text.
 func addCommands(s *cli.Settings, root *cobra.Command) {
 	cli.WithCommands(root, newRetry(s))
 	for _, group := range []struct {

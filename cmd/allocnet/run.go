@@ -136,7 +136,6 @@ func setupUnlessSignalled(ctx context.Context, engine *hook.Engine, r hook.Reque
 	return allocation, err
 }
 
-// runCommand runs the command and returns nil or an *exitError.
 func runCommand(a *hook.Allocation, args []string, stdout, stderr io.Writer, signals <-chan os.Signal) error {
 	command := exec.Command(args[0], args[1:]...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, stdout, stderr
@@ -158,7 +157,6 @@ func runCommand(a *hook.Allocation, args []string, stdout, stderr io.Writer, sig
 	}
 }
 
-// start starts a command in the namespace of an allocation, with its resolv.conf.
 func start(command *exec.Cmd, a *hook.Allocation, stderr io.Writer) error {
 	ns, err := netns.Open(a.Netns)
 	if err != nil {

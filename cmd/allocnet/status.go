@@ -31,7 +31,6 @@ all columns with complete IDs, as a pipe gets them. NO_COLOR turns colours off.
 A template of --template gets what --json prints, with the same keys: a list, or one
 object if an ID is given.`
 
-// statusFlags are the flags of status.
 type statusFlags struct {
 	filter
 	cli.Display

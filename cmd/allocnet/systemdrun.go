@@ -63,7 +63,6 @@ func newSystemdRun(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-// transientUnit is a unit of systemd-run.
 type transientUnit struct {
 	name       string
 	properties []string

@@ -37,7 +37,6 @@ To see the page of another host, forward a port to it:
 // agentPatience is how long the command waits for an answer before it serves.
 const agentPatience = 3 * time.Second
 
-// uiFlags are the flags of ui.
 type uiFlags struct {
 	cli.AgentSocket
 	port int
@@ -59,7 +58,6 @@ func newUI(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-// pageJSON is what ui --json prints.
 type pageJSON struct {
 	URL string `json:"url"`
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// versionJSON is what version --json prints.
 type versionJSON struct {
 	Version string `json:"version"`
 	// Commit is absent if it is not known.

@@ -43,16 +43,13 @@ var parameters = []string{"CNI_ARGS", "CNI_COMMAND", "CNI_CONTAINERID", "CNI_IFN
 // patience is how long an agent may take to say that it is there. It does so while it is busy, too.
 const patience = 10 * time.Second
 
-// agent is the one that a configuration names.
 type agent struct {
 	socket string
-	// limit is the time of the whole call.
-	limit time.Duration
+	limit  time.Duration
 	// optional is whether there is time to be left for the call without the agent.
 	optional bool
 }
 
-// answer is one of the API.
 type answer struct {
 	status int
 	body   []byte
@@ -94,7 +91,6 @@ func (a *answer) examine(begun bool) error {
 	return nil
 }
 
-// text returns the error of the answer.
 func (a answer) text() string {
 	if a.failed.Details != "" {
 		a.failed.Msg += ": " + a.failed.Details
@@ -208,7 +204,6 @@ func contentLength(r *bufio.Reader) (int, error) {
 	}
 }
 
-// header returns a line of a header.
 func header(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	if errors.Is(err, io.EOF) {

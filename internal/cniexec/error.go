@@ -55,5 +55,4 @@ func (e *ExecError) Error() string {
 // Kind is that of package errdefs.
 func (*ExecError) Kind() errdefs.Kind { return errdefs.Failed }
 
-// Unwrap gives the cause.
 func (e *ExecError) Unwrap() error { return e.Err }

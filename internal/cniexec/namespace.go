@@ -51,7 +51,6 @@ func (n Namespace) environ(environ []string) []string {
 	return environ
 }
 
-// literal is a text in JSON.
 var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // replaceText replaces a path in JSON, where it is the whole of a text, however that is escaped.

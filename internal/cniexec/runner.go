@@ -1,16 +1,28 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package cniexec executes CNI plugins. Runner gives each call a deadline, checks and reports
+// results, over any invoke.Exec; Process is the one that starts processes.
+//
+// A plugin outlives a process of ours that is killed. It inherits the directory of its allocation,
+// opened with a shared flock, so that the next teardown can wait for it.
+//
+// The version of a plugin decides nothing: those of Debian do not say theirs. Transient tells
+// which failures may pass by their code, and by what the text of a reference plugin says.
 package cniexec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/hashicorp/go-hclog"
 )
 
 // Runner runs the plugins of one chain for one operation. It is made anew for
@@ -30,7 +42,6 @@ type Runner struct {
 	// DEL has failed. Default: it is not called.
 	Deleted func(ctx context.Context, plugin string) error
 
-	// added counts the results.
 	added int
 }
 
@@ -80,4 +91,56 @@ func Verb(environ []string) string {
 		}
 	}
 	return "call"
+}
+
+// Logged logs each call as Process does, for plugins that are executed in another way.
+type Logged struct {
+	invoke.Exec
+	Log hclog.Logger
+}
+
+// Took returns the time since a call started, as the log shows it: in milliseconds, because hclog
+// quotes the sign of microseconds.
+func Took(started time.Time) string {
+	return fmt.Sprintf("%.2fms", float64(time.Since(started))/float64(time.Millisecond))
+}
+
+// ExecPlugin executes a plugin once.
+func (l Logged) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	started := time.Now()
+	result, err := l.Exec.ExecPlugin(ctx, path, stdin, environ)
+	args := []any{"plugin", filepath.Base(path), "verb", Verb(environ), "took", Took(started)}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	l.Log.Debug("plugin call", args...)
+	return result, err
+}
+
+// checkResult refuses a result that would crash its readers, among them libcni
+// and Nomad's client: an address on an interface that is not listed, and null
+// in place of an object.
+func checkResult(data []byte) error {
+	var result struct {
+		Interfaces []*json.RawMessage `json:"interfaces"`
+		IPs        []*struct {
+			Interface *int `json:"interface"`
+		} `json:"ips"`
+		Routes []*json.RawMessage `json:"routes"`
+	}
+	if err := json.Unmarshal(data, &result); err != nil {
+		return fmt.Errorf("result: %w", err)
+	}
+	if slices.Contains(result.Interfaces, nil) || slices.Contains(result.Routes, nil) {
+		return errors.New("result: null in place of an interface or a route")
+	}
+	for i, ip := range result.IPs {
+		if ip == nil {
+			return fmt.Errorf("result: ips[%d] is null", i)
+		}
+		if at := ip.Interface; at != nil && (*at < 0 || *at >= len(result.Interfaces)) {
+			return fmt.Errorf("result: ips[%d] is of interface number %d, and the result has %d", i, *at, len(result.Interfaces))
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package echo sends ICMP echo requests and waits for the replies. It needs CAP_NET_RAW.
 package echo
 
 import (
@@ -67,7 +68,6 @@ func unwrapped(err error) error {
 	return err
 }
 
-// kinds are those of messages in a family.
 type kinds struct {
 	network         string
 	protocol        int

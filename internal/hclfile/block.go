@@ -59,7 +59,6 @@ func (v *Values) Decode(body hcl.Body, into any) {
 	}
 }
 
-// schema is that of a body for a struct.
 func schema(fields reflect.Type) *hcl.BodySchema {
 	s := &hcl.BodySchema{}
 	for i := range fields.NumField() {

@@ -73,7 +73,6 @@ type failure struct {
 	cause error
 }
 
-// Unwrap gives both.
 func (f *failure) Unwrap() []error { return []error{f.error, f.cause} }
 
 // Cause is what the answer was made of.

@@ -19,7 +19,6 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/tuning"
 )
 
-// ownIPAM is allocnet's IPAM plugin.
 const ownIPAM = "allocnet-ipam"
 
 // plugins are the types that a chain may have.

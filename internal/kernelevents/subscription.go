@@ -1,9 +1,11 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package kernelevents receives what the kernel tells of changes, by netlink. See netlink(7).
 package kernelevents
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +65,6 @@ func (s Subscription) Start(ctx context.Context, l Listener) error {
 	return nil
 }
 
-// receiver is a socket of netlink.
 type receiver interface {
 	Receive() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
 }
@@ -82,4 +83,26 @@ func receive(ctx context.Context, r receiver, l Listener) {
 			l.Seen(m)
 		}
 	}
+}
+
+// Attributes are those of a message, by type.
+type Attributes map[uint16][]byte
+
+// AttributesOf reads attributes; none if they are damaged.
+func AttributesOf(data []byte) Attributes {
+	list, err := nl.ParseRouteAttr(data)
+	if err != nil {
+		return nil
+	}
+	a := Attributes{}
+	for _, one := range list {
+		a[one.Attr.Type&nl.NLA_TYPE_MASK] = one.Value
+	}
+	return a
+}
+
+// Text returns an attribute that is text; empty if there is none.
+func (a Attributes) Text(kind uint16) string {
+	text, _, _ := bytes.Cut(a[kind], []byte{0})
+	return string(text)
 }

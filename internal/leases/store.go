@@ -40,8 +40,7 @@ type Store struct {
 	// index has the leases; nil until they are read.
 	index *index
 	// fresh is whether all leases were read in this call, so that the index is right.
-	fresh bool
-	// changed is whether the index file is not as index.
+	fresh   bool
 	changed bool
 }
 
@@ -219,7 +218,6 @@ func (s *Store) Has(id, ifname string) bool {
 	return len(s.find(leaseContent(id, ifname))) > 0 || len(s.find(strings.TrimSpace(id))) > 0
 }
 
-// leaseContent is what a lease file holds.
 func leaseContent(id, ifname string) string { return strings.TrimSpace(id) + "\r\n" + ifname }
 
 // find returns the names of the leases with that content. If one is not as the index has it,

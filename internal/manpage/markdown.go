@@ -83,7 +83,6 @@ func (p *Page) Markdown(text string) {
 	}
 }
 
-// blockEnd returns the end of the block that begins at a line.
 func blockEnd(lines []string, begin int) int {
 	fenced := isFence(lines[begin])
 	heading, _ := headingOf(lines[begin])

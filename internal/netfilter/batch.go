@@ -28,8 +28,7 @@ type Batch struct {
 
 	messages []netlink.Message
 	err      error
-	// made are the tables that it makes.
-	made map[string]bool
+	made     map[string]bool
 	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
 	isGuarded bool
 }
@@ -95,7 +94,6 @@ func (b *Batch) ReplaceTable(t *Table, remove bool) {
 	}
 }
 
-// newTable adds a table with all that it has.
 func (b *Batch) newTable(t *Table) {
 	b.addTable(t)
 	for i := range t.Sets {
@@ -118,7 +116,6 @@ const (
 // mostElements is how many a message has.
 const mostElements = 1000
 
-// addSet adds a set of addresses.
 func (b *Batch) addSet(t *Table, s *Set, id int) {
 	kind := typeIPAddr
 	if s.Length == net.IPv6len {
@@ -213,7 +210,6 @@ func (b *Batch) nested(kind uint16, attrs ...netlink.Attribute) netlink.Attribut
 	return netlink.Attribute{Type: unix.NLA_F_NESTED | kind, Data: data}
 }
 
-// fail keeps the first error.
 func (b *Batch) fail(err error) {
 	if b.err == nil {
 		b.err = err

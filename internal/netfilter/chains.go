@@ -42,7 +42,6 @@ func (s *Socket) Tables(family Family) (tables []string, err error) {
 	return tables, err
 }
 
-// dump lists what there is of a family.
 func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) error {
 	var payloads [][]byte
 	err := whole(func() error {

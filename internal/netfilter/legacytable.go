@@ -63,7 +63,6 @@ func openLegacy(family Family, name string) (*legacyTable, error) {
 
 func (t *legacyTable) close() { _ = unix.Close(t.socket) } // nothing is written
 
-// size is that of all entries, in bytes.
 func (t *legacyTable) size() (int, error) {
 	info := make([]byte, sizeofInfo)
 	copy(info, t.name)

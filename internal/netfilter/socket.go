@@ -91,13 +91,11 @@ func (s *Socket) execute(messages []netlink.Message, last int) error {
 		return fmt.Errorf("failed to send rules to nftables: %w", err)
 	}
 	if _, err := s.Receive(); err != nil {
-		return errors.Join(fmt.Errorf("failed to change nftables: %w", err), s.redial())
+		// The old connection may have more answers to the batch.
+		return errors.Join(fmt.Errorf("failed to change nftables: %w", err), s.Close(), s.dial())
 	}
 	return nil
 }
-
-// redial replaces the connection, which may have more answers to a batch that has failed.
-func (s *Socket) redial() error { return errors.Join(s.Close(), s.dial()) }
 
 func batchMessage(kind netlink.HeaderType) netlink.Message {
 	return netlink.Message{
@@ -171,7 +169,6 @@ func (s *Socket) receive(request netlink.Message, visitor func(payload []byte) b
 	}
 }
 
-// listing is one that is being received.
 type listing struct {
 	visitor func(payload []byte) bool
 	// changed is whether the kernel has said so far that it may not be the whole.

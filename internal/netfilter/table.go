@@ -4,6 +4,8 @@
 package netfilter
 
 import (
+	"net"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
@@ -58,3 +60,34 @@ func (t *Table) chain(name string, more ...netlink.Attribute) []netlink.Attribut
 
 // key identifies the table of this network namespace.
 func (t *Table) key() string { return string(t.Family) + " " + t.Name }
+
+// Family is what nft calls a family of rules.
+type Family string
+
+// Families of nftables. iptables has the first two.
+const (
+	IPv4   Family = "ip"
+	IPv6   Family = "ip6"
+	INet   Family = "inet"
+	Bridge Family = "bridge"
+)
+
+// FamilyOf returns that of an address.
+func FamilyOf(ip net.IP) Family {
+	if ip.To4() != nil {
+		return IPv4
+	}
+	return IPv6
+}
+
+// Program is that of iptables for the family.
+func (f Family) Program() string {
+	if f == IPv6 {
+		return "ip6tables"
+	}
+	return "iptables"
+}
+
+var numbers = map[Family]nftables.TableFamily{
+	IPv4: nftables.TableFamilyIPv4, IPv6: nftables.TableFamilyIPv6, INet: nftables.TableFamilyINet, Bridge: nftables.TableFamilyBridge,
+}

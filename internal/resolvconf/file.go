@@ -43,7 +43,6 @@ type File struct {
 // Path returns the path of the file.
 func (f File) Path() string { return filepath.Join(f.Dir, f.Name, fileName) }
 
-// mark is the first line of the file.
 func (f File) mark() string {
 	return "# Written by allocnet for network namespace " + f.Name + ", and removed with it.\n"
 }

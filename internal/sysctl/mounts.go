@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts is the table of mounts of this process.
 var mounts table
 
 // table is a table of mounts, which is read when it has changed: a host has a mount for each

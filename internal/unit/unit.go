@@ -35,7 +35,6 @@ func Owner(name string) (string, error) {
 	return fmt.Sprintf("%s%s:%d:%s", prefix, name, os.Getpid(), started), nil
 }
 
-// askTimeout is the time that systemd has to answer.
 const askTimeout = 5 * time.Second
 
 // Gone tells whether the unit of an owner does not exist and will not be started:

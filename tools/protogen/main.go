@@ -7,7 +7,7 @@
 // Usage: go run -C tools/protogen . ROOT OUT FILE...
 //
 // The files are relative to ROOT, and so are their imports. Each generated file has the
-// path of its source, in OUT.
+// path of its source, in OUT. What the generator calls deprecated is left out.
 package main
 
 import (
@@ -15,9 +15,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/bufbuild/protocompile"
 	"google.golang.org/protobuf/proto"
@@ -101,9 +106,47 @@ func generate(request []byte, out string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, []byte(file.GetContent()), 0o644); err != nil {
+		content, err := withoutDeprecated(file.GetContent())
+		if err != nil {
+			return fmt.Errorf("%s: %w", file.GetName(), err)
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// withoutDeprecated leaves out what is generated for programs of before 2020, and what it alone uses.
+func withoutDeprecated(source string) ([]byte, error) {
+	source = strings.Replace(source, "\tsync \"sync\"\n", "", 1)
+	file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var kept strings.Builder
+	begin := file.FileStart
+	for _, d := range file.Decls {
+		if from, is := deprecated(d); is {
+			kept.WriteString(source[begin-file.FileStart : from-file.FileStart])
+			begin = d.End()
+		}
+	}
+	kept.WriteString(source[begin-file.FileStart:])
+	return format.Source([]byte(kept.String()))
+}
+
+// deprecated tells whether a declaration is, and where it begins.
+func deprecated(d ast.Decl) (from token.Pos, is bool) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if strings.Contains(d.Doc.Text(), "Deprecated: ") {
+			return d.Doc.Pos(), true
+		}
+		return d.Pos(), strings.HasSuffix(d.Name.Name, "_rawDescGZIP")
+	case *ast.GenDecl:
+		value, ok := d.Specs[0].(*ast.ValueSpec)
+		return d.Pos(), ok && strings.HasSuffix(value.Names[0].Name, "_rawDescOnce")
+	}
+	return d.Pos(), false
 }

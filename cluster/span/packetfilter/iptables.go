@@ -21,8 +21,7 @@ const (
 	chainName = "ALLOCNET-FORWARD"
 	// commentPrefix is before the pool's name in the comments of our rules.
 	commentPrefix = "allocnet pool "
-	// forwardChain is that of forwarded packets.
-	forwardChain = "FORWARD"
+	forwardChain  = "FORWARD"
 )
 
 type plan struct {
@@ -31,7 +30,6 @@ type plan struct {
 	change, removal netfilter.Transaction
 }
 
-// restore executes a plan, and returns whether that was done.
 func (r *round) restore(ctx context.Context, p *plan) bool {
 	done := true
 	for _, t := range []*netfilter.Transaction{&p.change, &p.removal} {
@@ -91,7 +89,6 @@ func rules(found Found, pools []*ipam.Config, ipv6 bool) [][]string {
 	return all
 }
 
-// table is what matters of the table filter.
 type table struct {
 	// hasForward and hasChain are whether it has the chain of forwarded packets, and ours.
 	hasForward, hasChain bool
@@ -140,7 +137,6 @@ func arguments(line string) []string {
 	return words[min(2, len(words)):]
 }
 
-// spared returns the rules of pools that keep theirs.
 func (t table) spared(pools []string) [][]string {
 	return slices.DeleteFunc(slices.Clone(t.rules), func(words []string) bool {
 		pool, ours := strings.CutPrefix(netfilter.Option(words, "--comment"), commentPrefix)

@@ -37,11 +37,8 @@ type Keeper struct {
 
 // system is what changes are made with.
 type system interface {
-	// run executes a program.
 	run(ctx context.Context, stdin, name string, args ...string) (string, error)
-	// hasIptables is whether a program of iptables is installed.
 	hasIptables() bool
-	// set sets a parameter of the kernel.
 	set(path, value string) error
 }
 
@@ -110,7 +107,6 @@ func (k *Keeper) Keep(ctx context.Context, found Found, g Goal) (changed bool, e
 	return r.changed, errors.Join(append(r.errs, k.writeRecord(next))...)
 }
 
-// round is one of changes.
 type round struct {
 	*Keeper
 	changed bool
@@ -153,7 +149,6 @@ const (
 
 // host is the one that this process runs on.
 type host struct {
-	// limit bounds a program.
 	limit time.Duration
 }
 

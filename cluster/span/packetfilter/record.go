@@ -23,7 +23,6 @@ type record struct {
 	// Sources are those of firewalld.
 	Sources []source `json:"sources,omitempty"`
 
-	// isDamaged is whether it could not be read.
 	isDamaged bool
 }
 

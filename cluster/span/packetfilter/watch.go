@@ -35,7 +35,6 @@ func Watch(ctx context.Context, changed func()) error {
 	return err
 }
 
-// isOfConcern is whether a message of nftables tells of what matters.
 func isOfConcern(m syscall.NetlinkMessage) bool {
 	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.Data) < nl.SizeofNfgenmsg {
 		return false

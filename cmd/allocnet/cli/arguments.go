@@ -4,10 +4,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // WantArguments is the argument check of a command that wants so many, which are described.
@@ -61,4 +64,62 @@ func NoArguments(_ *cobra.Command, args []string) error {
 		return Usage(fmt.Errorf("got %q: want no arguments", args))
 	}
 	return nil
+}
+
+// flagValues has what flags want, by the types that pflag calls them.
+var flagValues = map[string]string{
+	"bool":     "true or false",
+	"duration": "a duration, such as 90s or 5m",
+	"int":      "a whole number",
+	"uint64":   "a whole number, 0 or more",
+}
+
+func flagError(cmd *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if like := flagsLike(cmd.Flags(), missing.GetSpecifiedName()); len(like) > 0 {
+			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
+		}
+	}
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		err = valueError("--"+value.GetFlag().Name+" "+fmt.Sprintf("%q", value.GetValue()), value)
+	}
+	return Usage(fmt.Errorf("%w (see: %s --help)", err, cmd.CommandPath()))
+}
+
+// valueError says of a value, after what gave it, what would be right.
+func valueError(given string, err *pflag.InvalidValueError) error {
+	if want := flagValues[err.GetFlag().Value.Type()]; want != "" {
+		return fmt.Errorf("%s: want %s", given, want)
+	}
+	return fmt.Errorf("%s: %w", given, err.Unwrap())
+}
+
+// flagsLike returns the flags that a mistyped one is like, as cobra finds the commands.
+func flagsLike(flags *pflag.FlagSet, mistyped string) []string {
+	names := &cobra.Command{SuggestionsMinimumDistance: min(2, len(mistyped)/2)}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	like := names.SuggestionsFor(mistyped)
+	for i := range like {
+		like[i] = "--" + like[i]
+	}
+	return like
+}
+
+// allSet ends cobra's error about flags of which only one can be given.
+var allSet = regexp.MustCompile(`\[([^]]+)\] were all set$`)
+
+// requireOne refuses flags that exclude each other.
+func requireOne(cmd *cobra.Command) error {
+	err := cmd.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	if set := allSet.FindStringSubmatch(err.Error()); set != nil {
+		err = fmt.Errorf("--%s: want one of them", strings.Join(strings.Fields(set[1]), " and --"))
+	}
+	return Usage(err)
 }

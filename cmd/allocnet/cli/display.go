@@ -101,7 +101,6 @@ func watch(ctx context.Context, w io.Writer, t Terminal, tick <-chan time.Time, 
 	}
 }
 
-// parse returns the template, or nil.
 func (d *Display) parse() (*template.Template, error) {
 	if d.Template == "" {
 		return nil, nil

@@ -58,14 +58,12 @@ var exitCodes = map[errdefs.Kind]int{
 	errdefs.NotFound:    ExitNotSetUp,
 }
 
-// errorJSON is an error as --json prints it.
 type errorJSON struct {
 	// Code is the exit code.
 	Code  int    `json:"code"`
 	Error string `json:"error"`
 }
 
-// report prints an error and returns the exit code.
 func report(stderr io.Writer, err error, asJSON bool) int {
 	if err == nil {
 		return ExitDone

@@ -68,7 +68,6 @@ var _ hook.Observer = (*Progress)(nil)
 // progressInterval is between changes of the line.
 const progressInterval = 500 * time.Millisecond
 
-// eraseLine has a terminal remove the line of the cursor.
 const eraseLine = "\r\x1b[K"
 
 // Progress shows what a command does, from quietTime until end is called. It shows nothing
@@ -126,7 +125,6 @@ func (p *Progress) show(elapsed time.Duration) {
 	p.shown = true
 }
 
-// erase removes the line.
 func (p *Progress) erase() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/cluster/connect"
 	"github.com/allocnet/allocnet/cluster/ipam"
@@ -221,4 +222,19 @@ func (s *Settings) Config(log hclog.Logger) (hook.Config, error) {
 		Connect:     func(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) },
 		Logger:      log,
 	}, nil
+}
+
+// RequireRoot is an error for a user who cannot change networks: a plugin's own error
+// would come late, and not name the cause.
+func RequireRoot() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	const needed = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN
+	var held [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capget(&header, &held[0]); err == nil && held[0].Effective&needed == needed {
+		return nil
+	}
+	return Usage(errors.New("this command changes the networks of the host: run as root"))
 }

@@ -99,7 +99,6 @@ func (t Table) PrintColumns(w io.Writer, widths []int, colours bool) error {
 	return err
 }
 
-// printLine prints a line of a row, and tells whether there are more.
 func printLine(b *strings.Builder, row []Cell, line int, widths []int, colours bool) (more bool) {
 	blank := 0
 	for i, c := range row {

@@ -56,7 +56,6 @@ type poolAccess struct {
 	store string
 }
 
-// access opens a pool as the plugin does.
 func access(c *ipam.Config) (poolAccess, error) {
 	host, err := config.LoadDefault(c.ConfigDir)
 	if err != nil {
@@ -121,13 +120,11 @@ func poolsOf(found []*ipam.Config) []string {
 	return names
 }
 
-// poolNames completes the name of a pool.
 func poolNames(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
 	found, _, _ := configsOf(s, nil) // what is broken completes nothing
 	return poolsOf(found)
 }
 
-// atMostOnePool is the argument check of commands for one pool or all.
 var atMostOnePool = cli.WantArguments(0, 1, "one pool, or none for all")
 
 // PoolUsage returns what this host has of a pool, which needs no store.

@@ -21,14 +21,12 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
-// release are the flags of ipam release.
 type release struct {
 	node       string
 	yes, force bool
 	json       bool
 }
 
-// releasedJSON is what was released of a pool, as --json prints it.
 type releasedJSON struct {
 	Pool      string       `json:"pool"`
 	Blocks    []ipam.Block `json:"blocks"`
@@ -87,7 +85,6 @@ func (r *release) run(cmd *cobra.Command, s *cli.Settings, args []string) error 
 	return r.release(cmd, opened)
 }
 
-// possession is what a node has of a pool.
 type possession struct {
 	poolAccess
 	blocks    []ipam.Block
@@ -130,7 +127,6 @@ func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {
 	return err
 }
 
-// each releases what the node has of the pools, until one fails.
 func (r *release) each(ctx context.Context, out io.Writer, node string, found []possession) ([]releasedJSON, error) {
 	released := []releasedJSON{}
 	for _, p := range found {
@@ -144,7 +140,6 @@ func (r *release) each(ctx context.Context, out io.Writer, node string, found []
 	return released, nil
 }
 
-// find returns the ID of the node, and what it has.
 func (r *release) find(ctx context.Context, opened []poolAccess) (id string, found []possession, err error) {
 	var ids []string
 	for _, a := range opened {

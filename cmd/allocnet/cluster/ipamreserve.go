@@ -69,7 +69,6 @@ allocation has stays its own until the allocation ends.`,
 	}
 }
 
-// poolAndAddress is the argument check of the commands on a reserved address.
 var poolAndAddress = cli.WantArguments(2, 2, "a pool and an address")
 
 // changeReserved changes for whom the pool keeps the reserved address that the arguments name, and prints it.

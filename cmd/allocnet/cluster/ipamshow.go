@@ -22,7 +22,6 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
-// poolJSON is a pool as --json prints it.
 type poolJSON struct {
 	Pool string `json:"pool"`
 	// Store is nomad, or file for a pool of this host. Empty: the configuration is invalid.
@@ -44,7 +43,6 @@ type poolJSON struct {
 	Error string `json:"error,omitempty"`
 }
 
-// familyJSON is an address family of a pool.
 type familyJSON struct {
 	Family ipam.Family `json:"family"`
 	// Claimed of Blocks are those of all hosts.
@@ -56,7 +54,6 @@ type familyJSON struct {
 	Free    int `json:"free"`
 }
 
-// ownerJSON is a host that has a block or an address.
 type ownerJSON struct {
 	Node     string `json:"node,omitempty"`
 	NodeID   string `json:"nodeID,omitempty"`
@@ -77,7 +74,6 @@ type blockJSON struct {
 	Free     *int          `json:"free,omitempty"`
 }
 
-// addressJSON is a reserved address.
 type addressJSON struct {
 	Address netip.Addr        `json:"address"`
 	State   ipam.AddressState `json:"state"`
@@ -144,7 +140,6 @@ func viewPools(ctx context.Context, s *cli.Settings, args []string) (cli.View, e
 	}}, cli.Unhealthy(healthy)
 }
 
-// showPool opens a pool and shows it.
 func showPool(ctx context.Context, c *ipam.Config) (poolJSON, error) {
 	a, err := access(c)
 	if err != nil {

@@ -50,19 +50,16 @@ type leavingFilters interface {
 	Remove(ctx context.Context, known map[string][]netip.Prefix) error
 }
 
-// leave is what the command cluster leave does.
 type leave struct {
 	yes     bool
 	json    bool
 	table   leavingTable
 	filters leavingFilters
 	pools   map[string]leavingPool
-	// subnets are those of each pool.
 	subnets map[string][]netip.Prefix
 	// stranded are the blocks of pools that no network uses: nothing can give them back.
 	stranded map[string][]ipam.Block
-	// used returns the addresses in the namespaces of the host.
-	used func() (map[netip.Addr]string, error)
+	used     func() (map[netip.Addr]string, error)
 	// pause is how long it waits for copies of this host that can object, in each of objectionPauses.
 	pause time.Duration
 }
@@ -234,7 +231,6 @@ func (l *leave) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// unused returns an error that names what has addresses of the pools.
 func (l *leave) unused(ctx context.Context) error {
 	attached, err := l.attached(ctx)
 	if err != nil || len(attached) == 0 {
@@ -243,7 +239,6 @@ func (l *leave) unused(ctx context.Context) error {
 	return cli.Usage(fmt.Errorf("nothing is removed: stop what is attached first: %s", strings.Join(attached, ", ")))
 }
 
-// attached names what has addresses of the pools.
 func (l *leave) attached(ctx context.Context) (named []string, err error) {
 	used, err := l.used()
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/allocnet/allocnet/internal/echo"
 )
 
-// pingJSON is the result for a host as --json prints it.
 type pingJSON struct {
 	Pool   string `json:"pool"`
 	Node   string `json:"node"`
@@ -39,7 +38,6 @@ type pingJSON struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ping are the flags of cluster ping.
 type ping struct {
 	cli.AgentSocket
 	count int
@@ -49,8 +47,7 @@ type ping struct {
 const (
 	// pingInterval is the time between two requests to a host, and pingLimit that for a reply.
 	pingInterval, pingLimit = 200 * time.Millisecond, time.Second
-	// mostPinged hosts are measured at a time.
-	mostPinged = 16
+	mostPinged              = 16
 )
 
 func newPing(s *cli.Settings) *cobra.Command {
@@ -165,7 +162,6 @@ func pingOf(pool *api.ClusterPool, n api.ClusterNode) (pingJSON, echo.Request) {
 	return r, request
 }
 
-// one measures the latency to a host.
 func (p *ping) one(ctx context.Context, r *pingJSON, request echo.Request) {
 	if r.Error != "" {
 		return

@@ -78,10 +78,8 @@ func printCluster(w io.Writer, t cli.Terminal, all *api.Cluster) error {
 	return printApart(w, all.Pools, func(p api.ClusterPool) error { return clusterPool{&p}.print(w, t, time.Now()) })
 }
 
-// clusterPool is a pool with what can be said of it.
 type clusterPool struct{ *api.ClusterPool }
 
-// healthy tells whether all hosts are reached.
 func (p clusterPool) healthy() bool {
 	for _, n := range p.Nodes {
 		if n.Probe != nil && n.Probe.Error != "" {
@@ -125,7 +123,6 @@ func (p clusterPool) print(w io.Writer, t cli.Terminal, now time.Time) error {
 	return cli.PrintLines(w, remarks...)
 }
 
-// summary describes this host.
 func (p clusterPool) summary() string {
 	s := fmt.Sprintf("pool %s, mode %s, this host %s", p.Pool, cli.OrDash(p.Mode), cli.OrDash(p.Address))
 	if p.MTU > 0 {

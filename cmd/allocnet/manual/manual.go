@@ -21,13 +21,11 @@ import (
 	"github.com/allocnet/allocnet/internal/version"
 )
 
-// pages is a directory of man pages.
 type pages struct {
 	dir  string
 	date time.Time
 }
 
-// fromDocs are the pages that are made from docs/.
 var fromDocs = []struct {
 	name, summary, text string
 	section             int
@@ -88,7 +86,6 @@ func (m pages) save(name string, section int, p *manpage.Page) error {
 	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s.%d", name, section)), p.Bytes(), 0o644)
 }
 
-// commands writes the page of a command and of those below it.
 func (m pages) commands(cmd *cobra.Command) error {
 	if err := m.save(PageName(cmd), 1, m.command(cmd)); err != nil {
 		return err

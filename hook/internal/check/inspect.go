@@ -48,7 +48,6 @@ func Inspect(e *operation.Env, id string) ([]Checked, error) {
 	return checked, whole
 }
 
-// compare compares a record with its namespace.
 func compare(e *operation.Env, r state.Record) ([]Checked, error) {
 	o := e.On(r)
 	defer o.CloseNamespace()

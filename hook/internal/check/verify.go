@@ -94,7 +94,6 @@ func logUnknown(e *operation.Env, v Verification, why error) {
 	e.Config.Logger.Warn("CHECK cannot tell whether the network is damaged, and passes", "allocation", v.ID, "error", why)
 }
 
-// verifyOnce returns the damage that it sees.
 func verifyOnce(ctx context.Context, e *operation.Env, v Verification) (verified, error) {
 	ctx, stop := context.WithTimeout(ctx, verifyLimit)
 	defer stop()
@@ -129,7 +128,6 @@ func readUnlocked(e *operation.Env, id string) (state.Record, error) {
 	return e.Store.Read(id)
 }
 
-// verifyRecord returns the damage among what is on record.
 func verifyRecord(ctx context.Context, e *operation.Env, v Verification, record state.Record) (verified, error) {
 	set := onrecord.OfBatch(record.Attachments, onrecord.SetupBatch)
 	if record.Allocation.Owner != v.Owner || len(set) == 0 {

@@ -126,7 +126,6 @@ func refuseOtherNamespace(host Host, a state.Attachment, list *libcni.NetworkCon
 	return refuseEnd(host, a, end)
 }
 
-// refuseEnd returns an error if the host has its end of the veth pair of an attachment.
 func refuseEnd(host Host, a state.Attachment, end *types.Interface) error {
 	name, err := FindEnd(host, end)
 	if err != nil || name == "" {
@@ -147,4 +146,24 @@ func RefuseMaster(record state.Record, a state.Attachment) error {
 		}
 	}
 	return nil
+}
+
+// Host finds a link of the host.
+type Host interface {
+	LinkMTU(name string) (mtu int, ok bool, err error)
+	FindLink(name, kind, mac string) (string, error)
+}
+
+type ipv6Switch interface {
+	IsIPv6Off(iface string) (bool, error)
+}
+
+// FindEnd returns the name that the end of a pair on the host has now; empty if it is gone. An operator may have renamed
+// it.
+func FindEnd(host Host, end *types.Interface) (string, error) {
+	_, there, err := host.LinkMTU(end.Name)
+	if err != nil || there {
+		return end.Name, err
+	}
+	return host.FindLink(end.Name, "veth", end.Mac)
 }

@@ -67,7 +67,6 @@ func LostGateways(a state.Attachment, recorded []netip.Addr, routes []netns.Rout
 	return lost
 }
 
-// hasFamily tells whether an interface has an address of a family.
 func hasFamily(present []netns.Interface, iface string, v6 bool) bool {
 	return slices.ContainsFunc(present, func(i netns.Interface) bool {
 		return i.Name == iface && slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() == v6 && !a.Addr().IsLinkLocalUnicast() })
@@ -144,7 +143,6 @@ type Tables interface {
 	MissingSourceRoutes(s netns.SourceRoutes) ([]string, error)
 }
 
-// sourceRoutes looks for the rules and routes of an attachment.
 func sourceRoutes(ns Tables, a state.Attachment) error {
 	if a.SourceRoutes == nil {
 		return nil

@@ -5,6 +5,9 @@ package onrecord
 
 import (
 	"encoding/json"
+	"fmt"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/state"
 )
@@ -44,3 +47,12 @@ func ReadMarker(conflist []byte) Marker {
 	}
 	return conf.Marker
 }
+
+// CacheName is the name of an attachment's file in libcni's cache.
+func CacheName(a state.Attachment) string {
+	return fmt.Sprintf("%s-%s-%s", a.Network, a.ContainerID, a.Interface)
+}
+
+// MaxCacheName is how long such a name can be: a file that is lost is written again under a
+// temporary name, which is longer.
+const MaxCacheName = unix.NAME_MAX - len(".") - len(".new")

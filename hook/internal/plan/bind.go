@@ -74,7 +74,6 @@ func (p *Attachment) takePorts(ports []portmap.Port) (taken, left []portmap.Port
 	return portmap.Select(ports, p.Element.Ports)
 }
 
-// recordedPorts returns the mappings of recorded attachments.
 func recordedPorts(attachments []state.Attachment) ([]cni.PortMapping, error) {
 	var all []cni.PortMapping
 	for _, a := range attachments {

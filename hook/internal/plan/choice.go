@@ -19,7 +19,6 @@ import (
 // Addresses and MACs that a request chooses, in whatever way, are checked here alone: each has to
 // be one that nothing else has.
 
-// readChoices notes what the request chooses for each attachment.
 func (p *Plan) readChoices(r Request) error {
 	for key, value := range r.Args {
 		if strings.EqualFold(key, "GATEWAY") && !r.Operator {
@@ -49,7 +48,6 @@ func (p *Plan) ChoosesAddresses() bool {
 	return slices.ContainsFunc(p.Added, func(a Attachment) bool { return len(a.Attachment.Chosen) > 0 })
 }
 
-// refuseChoice refuses what an attachment chooses.
 func (p Attachment) refuseChoice(what, reason string) error {
 	return &RequestError{fmt.Sprintf("address of network %q as %s", p.Element.Name, p.Element.Interface), what, reason}
 }
@@ -203,7 +201,6 @@ func (p Attachment) checkTaken(holder string, a state.Attachment) error {
 	return p.refuseTaken(holder, a)
 }
 
-// refuseTaken refuses what an attachment has.
 func (p Attachment) refuseTaken(holder string, a state.Attachment) error {
 	taken, err := addressesOf(a)
 	if err != nil {

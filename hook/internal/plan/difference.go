@@ -53,12 +53,10 @@ func Difference(record state.Record, r Request, sameNamespace bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// without returns what is not in others.
 func without(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return slices.Contains(others, one) })
 }
 
-// names returns the networks of attachments.
 func names(attachments []string) []string {
 	var all []string
 	for _, a := range attachments {

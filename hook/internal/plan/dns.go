@@ -29,7 +29,6 @@ func (p *Plan) selectDNS(r Request, host policy.Source) (string, error) {
 	return selected, p.checkDNS(selected, source)
 }
 
-// primary returns the primary of a plan that has one.
 func (p *Plan) primary() Attachment {
 	return p.Added[slices.IndexFunc(p.Added, func(a Attachment) bool { return a.Attachment.Primary })]
 }

@@ -1,10 +1,14 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package plan makes a plan from a request, or refuses it: which attachments an allocation gets, with which conflists,
+// addresses, ports and tables, and in which order. It does no I/O: what it has to know of the host and of the
+// records it asks of Facts. Until the plan is complete, nothing has been done or recorded.
 package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -44,8 +48,7 @@ type Attachment struct {
 	// Attachment is a part of the operation's record from AddTo on.
 	Attachment *state.Attachment
 	// List is Attachment.ConfList, decoded.
-	List *libcni.NetworkConfigList
-	// rules are those of the network.
+	List  *libcni.NetworkConfigList
 	rules policy.Source
 	// Mappings are its ports; chosen are those of them that no scheduler assigned.
 	Mappings, chosen []cni.PortMapping
@@ -79,7 +82,6 @@ func Extend(record state.Record, present []netns.Interface, r Request, batch sta
 	return p, p.fill(r, elements, batch, f)
 }
 
-// fill adds an attachment for each element.
 func (p *Plan) fill(r Request, elements []selection.Element, batch state.Batch, f Facts) error {
 	if err := checkDefaultRoutes(elements); err != nil {
 		return err
@@ -223,4 +225,37 @@ func (p *Plan) CheckInterfaces(path string, present []netns.Interface) error {
 // InterfaceExists is the error of an attachment whose interface name the namespace at path has already.
 func InterfaceExists(a state.Attachment, path string) error {
 	return errdefs.As(errdefs.Conflict, fmt.Errorf("network %q: interface %s exists already in %s: choose another name", a.Network, a.Interface, path))
+}
+
+// Facts are what a plan needs to know beside the request. A plan asks for what it needs, in the order in which it refuses.
+type Facts struct {
+	// Networks finds networks that can be attached, or says which one cannot be and why.
+	Networks func(names []string) ([]*cniconf.Network, error)
+	// Policy returns the rules of the host.
+	Policy func() (policy.Source, error)
+	// PluginDirs are searched for the plugins.
+	PluginDirs []string
+	// Host is the host.
+	Host Host
+	// Record reads the record of an allocation; the error is state.ErrNotFound if it has none.
+	Record func(id string) (state.Record, error)
+	// UnpinnedMTU returns the largest MTU that incomplete attachments need on a bridge.
+	UnpinnedMTU func(bridge string) int
+	// WhyPlugins returns why the plugins of a network are executed that has an executor among its options; nil if it is executed
+	// in process.
+	WhyPlugins func(list *libcni.NetworkConfigList, executor string) error
+}
+
+// Host are what a plan asks of the host.
+type Host interface {
+	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
+	LinkMTU(name string) (mtu int, ok bool, err error)
+	// Addressed returns those of its interfaces that have addresses of subnets.
+	Addressed() ([]netns.Interface, error)
+	// Interfaces returns its interfaces with their addresses.
+	Interfaces() ([]netns.Interface, error)
+	// GatewayMACs returns its gateways, and those given, by the MACs that it knows of them.
+	GatewayMACs(gateways []netip.Addr) (map[string]netip.Addr, error)
+	// IPTables is which program iptables is now: "nft", "legacy", or empty if that is unknown or there is none.
+	IPTables() string
 }

@@ -29,7 +29,6 @@ func (p *Plan) refuseSharedNames(read func(id string) (state.Record, error)) err
 	return nil
 }
 
-// refuseNamed refuses an attachment if there is the other one.
 func refuseNamed(read func(id string) (state.Record, error), a *state.Attachment, network, containerID string) error {
 	id := state.AllocationOf(containerID)
 	record, err := read(id)

@@ -86,7 +86,6 @@ type Collected struct {
 // Leaks finds leaks, and removes them unless the request says otherwise.
 type Leaks func(ctx context.Context, r GCRequest, live cleanup.Live) (*cleanup.Report, error)
 
-// collection is one GC.
 type collection struct {
 	env     *operation.Env
 	request GCRequest
@@ -302,7 +301,6 @@ func ScanLeaks(ctx context.Context, e *operation.Env, r GCRequest, live cleanup.
 	return collector.Collect(ctx, scope, live)
 }
 
-// reportRemoved reports leaks that were removed.
 func reportRemoved(e *operation.Env, r cleanup.Removed, reason config.Reason) {
 	e.Config.Report(config.Observation{
 		Op: config.OpCleanup, Reason: reason, Allocation: r.Allocation, Networks: r.Networks,

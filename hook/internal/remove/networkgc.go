@@ -62,7 +62,9 @@ func (g *collection) gcNetworks(ctx context.Context) error {
 			g.skip(networks[i:], errAttachmentWaits)
 			break
 		}
-		err := gcNetwork(ctx, g.env, network, valid[network.Name])
+		c := g.env.NetworkChain(network)
+		err := c.CNI.GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
+		err = errors.Join(err, operation.Commit(ctx, &g.env.Config, nil, g.env.Config.Logger, c)[0])
 		switch {
 		case err == nil:
 			g.Networks = append(g.Networks, network.Name)
@@ -73,12 +75,6 @@ func (g *collection) gcNetworks(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func gcNetwork(ctx context.Context, e *operation.Env, n *cniconf.Network, valid []types.GCAttachment) error {
-	c := e.NetworkChain(n)
-	err := c.CNI.GCNetworkList(ctx, n.List, &libcni.GCArgs{ValidAttachments: valid})
-	return errors.Join(err, operation.Commit(ctx, &e.Config, nil, e.Config.Logger, c)[0])
 }
 
 // collectable returns the networks whose plugins have GC. Without a directory

@@ -63,7 +63,6 @@ func RetryPending(ctx context.Context, e *operation.Env) error {
 	return nil
 }
 
-// due tells whether it is time for the next attempt.
 func due(r state.Record, now time.Time) bool { return !nextAttempt(r, now).After(now) }
 
 // nextAttempt returns when an unfinished teardown is retried, now at the earliest. The

@@ -346,7 +346,6 @@ func Clean(ctx context.Context, o *operation.Operation, suspects []state.Suspect
 	return nil
 }
 
-// leastCleanup is that of forced cleanup.
 const leastCleanup = 10 * time.Second
 
 // cleaning returns the context of forced cleanup, which has a limit unless ctx has one. It outlasts the deadline of

@@ -60,7 +60,6 @@ const SkippedReattachment = "it has to be attached again"
 // SkippedBusy is Drift.Skipped of an allocation that is locked.
 const SkippedBusy = "another call is changing it"
 
-// validate checks the mode.
 func (r Request) validate() error {
 	switch r.Mode {
 	case ReportOnly, Rules, Reattach:

@@ -230,7 +230,6 @@ func refuseName(o *operation.Operation, ns kernel.Namespace, a state.Attachment)
 	return err
 }
 
-// finishReattachment records that all is there again.
 func finishReattachment(o *operation.Operation, ns kernel.Namespace, a *state.Attachment, list *libcni.NetworkConfigList) error {
 	seen, err := onrecord.ReadStatus(*a)
 	if err != nil {

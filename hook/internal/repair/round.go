@@ -138,7 +138,6 @@ func (r *repairRound) restore(ctx context.Context) error {
 	return nil
 }
 
-// repairRound is the repair of some allocations.
 type repairRound struct {
 	env        *operation.Env
 	request    Request
@@ -244,7 +243,6 @@ func (r *repairRound) inspect(ctx context.Context, o *operation.Operation) {
 	}
 }
 
-// inspectIn does so in the namespace.
 func (r *repairRound) inspectIn(ctx context.Context, o *operation.Operation, ns kernel.Namespace) error {
 	if err := r.repairLoopback(o, ns); err != nil {
 		return err

@@ -93,7 +93,6 @@ func reconcileDefaultRoutes(w *Work, ns kernel.Namespace, routes, before []netns
 	return changed, nil
 }
 
-// firstOf returns the route of the first attachment that has one.
 func firstOf(w *Work, routes []netns.Route) (first netns.Route, ok bool) {
 	for _, a := range w.Record.Attachments {
 		for _, r := range routes {
@@ -400,7 +399,6 @@ func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
 	return slices.ContainsFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, v6) }), nil
 }
 
-// isDefaultOf tells whether a route is the default route of a family.
 func isDefaultOf(r *types.Route, v6 bool) bool { return isDefault(r) && (r.Dst.IP.To4() == nil) == v6 }
 
 // lackingGateways looks for the default routes that an attachment had when its batch was complete.

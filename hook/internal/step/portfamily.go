@@ -79,7 +79,6 @@ func checkPortFamilies(w *Work, c Call) error {
 	return nil
 }
 
-// warnUnreachedPorts warns of ports that are mapped in vain.
 func warnUnreachedPorts(w *Work, c Call) {
 	switch first := cniconf.Chain(c.Recorded)[0]; {
 	case first.Type == "macvlan" || first.Type == "ipvlan":

@@ -43,7 +43,6 @@ func addSourceRoutes(w *Work, a *state.Attachment) error {
 	return nil
 }
 
-// restoreSourceRoutes makes what is on record.
 func restoreSourceRoutes(w *Work, a *state.Attachment) error {
 	if a.SourceRoutes == nil {
 		return nil

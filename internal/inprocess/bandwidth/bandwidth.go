@@ -47,7 +47,6 @@ type config struct {
 	ingress, egress limit
 }
 
-// bandwidthCapability is the capability "bandwidth".
 type bandwidthCapability struct {
 	IngressRate  uint64 `json:"ingressRate"`
 	IngressBurst uint64 `json:"ingressBurst"`
@@ -178,7 +177,6 @@ func add(c *plugin.Call) (*current.Result, error) {
 	return result, nil
 }
 
-// load returns the configuration and the result of the plugin before.
 func load(c *plugin.Call) (*config, *current.Result, error) {
 	conf, err := parse(c)
 	if err != nil {

@@ -31,7 +31,6 @@ func (l limit) qdisc(link int) *netlink.Tbf {
 	}
 }
 
-// apply limits what a link sends.
 func (l limit) apply(link int) error {
 	if err := netlink.QdiscAdd(l.qdisc(link)); err != nil {
 		return fmt.Errorf("create qdisc: %w", err)

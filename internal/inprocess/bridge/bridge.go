@@ -270,7 +270,6 @@ func (conf *config) gateways(result *current.Result) []net.IPNet {
 	return gateways
 }
 
-// firstAddress returns the first address of a host in a network.
 func firstAddress(network net.IPNet) net.IP { return ip.NextIP(network.IP.Mask(network.Mask)) }
 
 // withDefaultRoute adds a default route unless there is one with a gateway.

@@ -51,7 +51,6 @@ func check(c *plugin.Call) error {
 	return within.Namespace(netns, func(ns.NetNS) error { return iface.CheckAddresses(c, result) })
 }
 
-// checkBridge compares the bridge with the result, and returns its index.
 func (conf *config) checkBridge(result *current.Result) (index int, err error) {
 	recorded := last(result, conf.Bridge)
 	if recorded == nil {

@@ -46,7 +46,6 @@ func hasWide(present []netlink.Addr, address net.IPNet) bool {
 	})
 }
 
-// leads tells whether one of the routes leads straight to a network.
 func leads(routes []netlink.Route, network net.IPNet) bool {
 	return slices.ContainsFunc(routes, func(route netlink.Route) bool {
 		return route.Gw == nil && route.Dst != nil && isWithin(network, *route.Dst)

@@ -118,7 +118,6 @@ func (conf *config) addPort(c *plugin.Call, netns ns.NetNS, bridge *netlink.Brid
 	return links.Interface(host, ""), links.Interface(container, netns.Path()), nil
 }
 
-// connect makes a link a port of the bridge.
 func (conf *config) connect(bridge *netlink.Bridge, link netlink.Link, vlan int, trunk []uint16) error {
 	name := link.Attrs().Name
 	if err := netlink.LinkSetMaster(link, bridge); err != nil {

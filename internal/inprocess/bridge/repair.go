@@ -58,7 +58,6 @@ func repair(c *plugin.Call) error {
 	return masquerade.Repair(c, conf.IPMasqBackend, plugin.Networks(result))
 }
 
-// repairHost repairs what the attachment has on the host.
 func (conf *config) repairHost(c *plugin.Call, result *current.Result, port netlink.Link) error {
 	bridge, err := conf.repairLink(c, result)
 	if err != nil {
@@ -155,7 +154,6 @@ func (conf *config) repairGateways(c *plugin.Call, bridge *netlink.Bridge, resul
 	return nil
 }
 
-// recordedGateways returns the addresses that the bridge of a result has.
 func recordedGateways(c *plugin.Call, result *current.Result) (gateways []net.IPNet) {
 	for _, address := range iface.Addresses(c, result) {
 		gateway := net.IPNet{IP: address.Gateway, Mask: address.Address.Mask}
@@ -167,7 +165,6 @@ func recordedGateways(c *plugin.Call, result *current.Result) (gateways []net.IP
 	return gateways
 }
 
-// gatewayLink is the name of the link that has the gateways.
 func (conf *config) gatewayLink() string {
 	if conf.VLAN != 0 {
 		return cmp.Or(conf.vlanPort, fmt.Sprintf("%s.%d", conf.Bridge, conf.VLAN))
@@ -248,7 +245,6 @@ func otherMaster(port netlink.Link) error {
 	return fmt.Errorf("%s is a port of %s, which another program has made it: remove it from there to have it back in its bridge", port.Attrs().Name, links.NameOf(port.Attrs().MasterIndex))
 }
 
-// repairVLANs adds the VLANs that a port lacks.
 func repairVLANs(r *remedy.Repair, port netlink.Link, vlan int, trunk []uint16) error {
 	wanted := slices.Clone(trunk)
 	if vlan != 0 {

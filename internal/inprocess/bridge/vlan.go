@@ -26,7 +26,6 @@ type vlanRange struct {
 	ID    *int `json:"id"`
 }
 
-// vlanIDs returns the IDs of a trunk, sorted.
 func vlanIDs(trunk []vlanRange) ([]uint16, error) {
 	var ids []uint16
 	for _, r := range trunk {

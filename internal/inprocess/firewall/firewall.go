@@ -171,7 +171,6 @@ func (conf *config) policyComment() (string, error) {
 	return "", fmt.Errorf("unknown ingress policy: %q", conf.IngressPolicy)
 }
 
-// hasFamily tells whether a result has an address of a family.
 func hasFamily(result *current.Result, family netfilter.Family) bool {
 	return slices.ContainsFunc(result.IPs, func(address *current.IPConfig) bool { return netfilter.FamilyOf(address.Address.IP) == family })
 }

@@ -52,7 +52,6 @@ var (
 	firewalldPolicies = []string{"/usr/share/dbus-1/system.d/FirewallD.conf", "/etc/dbus-1/system.d/FirewallD.conf"}
 )
 
-// errNoFirewalld is that firewalld does not run.
 var errNoFirewalld = errors.New("firewalld does not run")
 
 // sources are the addresses of an attachment as sources of a zone, which lets their packets through until firewalld is
@@ -94,7 +93,6 @@ type Source struct {
 	Address netip.Addr
 }
 
-// on returns it as a source of a firewalld.
 func (s Source) on(ctx context.Context, firewalld dbus.BusObject) *sources {
 	address := netip.PrefixFrom(s.Address, s.Address.BitLen()).String()
 	return &sources{ctx: ctx, firewalld: firewalld, zone: s.Zone, addresses: []string{address}}
@@ -169,7 +167,6 @@ func isMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// call calls a method for an address.
 func (s *sources) call(method, address string, into any) error {
 	err := s.firewalld.CallWithContext(s.ctx, zoneInterface+method, 0, s.zone, address).Store(into)
 	if err != nil {
@@ -178,7 +175,6 @@ func (s *sources) call(method, address string, into any) error {
 	return nil
 }
 
-// add makes all addresses sources.
 func (s *sources) add() error {
 	for _, address := range s.addresses {
 		if err := s.addOne(address); err != nil {
@@ -209,7 +205,6 @@ func (s *sources) remove() error {
 	return errors.Join(errs...)
 }
 
-// check fails if one is none.
 func (s *sources) check() error {
 	r := &remedy.Repair{DryRun: true}
 	if err := s.repair(r); err != nil || len(r.Missing) == 0 {
@@ -218,7 +213,6 @@ func (s *sources) check() error {
 	return errors.New("missing: " + strings.Join(r.Missing, ", "))
 }
 
-// has tells whether an address is a source.
 func (s *sources) has(address string) (is bool, err error) {
 	err = s.call("querySource", address, &is)
 	return is, err

@@ -34,13 +34,11 @@ type Flow struct {
 	message []byte
 }
 
-// tuple is one direction of a flow.
 type tuple struct {
 	Source, Destination         netip.Addr
 	SourcePort, DestinationPort uint16
 }
 
-// seenReply is IPS_SEEN_REPLY of the kernel.
 const seenReply = 1 << 1
 
 // nfgenmsgLength is the length of what precedes the attributes of a message.
@@ -137,7 +135,6 @@ func dial(ctx context.Context) (*socket, error) {
 	return &socket{conn.Conn}, nil
 }
 
-// list returns the flows of both families.
 func (s *socket) list() ([]Flow, error) {
 	messages, err := s.Execute(flowRequest(nl.IPCTNL_MSG_CT_GET, netlink.Dump, []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}))
 	if err != nil {

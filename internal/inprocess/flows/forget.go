@@ -39,7 +39,6 @@ type Key struct {
 	Protocol uint8
 }
 
-// translations are those of several attachments.
 type translations map[Key][]Translation
 
 func translationsOf(all []Translation) translations {

@@ -165,7 +165,6 @@ func awaitAccepted(c *plugin.Call, link netlink.Link, result *current.Result) er
 	return nil // the routes tell what is wrong
 }
 
-// ensureMAC gives the interface the MAC of the result.
 func ensureMAC(c *plugin.Call, link netlink.Link, result *current.Result) error {
 	if hasMAC(c, link, result) {
 		return nil
@@ -214,7 +213,6 @@ func ensureAddresses(c *plugin.Call, link netlink.Link, lacking []net.IPNet) err
 	return errors.Join(errs...)
 }
 
-// isIPv6Off tells whether the interface has no IPv6.
 func isIPv6Off(c *plugin.Call) bool {
 	value, err := c.Sysctls.Get("net/ipv6/conf/" + c.IfName + "/disable_ipv6")
 	return err != nil || value == "1"

@@ -84,7 +84,6 @@ func ensureUnopposed(r *remedy.Repair, link netlink.Link, present []netlink.Rout
 	return EnsureRoute(r, link, present, route)
 }
 
-// hopText is where a route leads.
 func hopText(route netlink.Route) string {
 	if len(route.MultiPath) > 0 {
 		return "with several next hops"

@@ -6,15 +6,20 @@
 package ipam
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
+	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	hostlocal "github.com/containernetworking/plugins/plugins/ipam/host-local/backend"
 	"github.com/containernetworking/plugins/plugins/ipam/host-local/backend/allocator"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/leases"
 )
@@ -110,7 +115,6 @@ func delHostLocal(c *plugin.Call) error {
 	})
 }
 
-// withLeases runs f with the leases of the network.
 func withLeases(c *plugin.Call, f func(*leases.Store, *allocator.IPAMConfig) error) error {
 	conf, _, err := allocator.LoadIPAMConfig(c.Config, c.Args)
 	if err != nil {
@@ -122,4 +126,33 @@ func withLeases(c *plugin.Call, f func(*leases.Store, *allocator.IPAMConfig) err
 	}
 	defer store.Close() //nolint:errcheck // nothing is left to write but a cache
 	return f(store, conf)
+}
+
+// parseResolvConf reads a file in the format of resolv.conf(5). A later "domain" replaces
+// an earlier one; the other keywords add up.
+func parseResolvConf(path string) (types.DNS, error) {
+	file, err := files.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return types.DNS{}, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	var dns types.DNS
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 {
+			continue
+		}
+		switch words[0] { // a comment is no keyword
+		case "nameserver":
+			dns.Nameservers = append(dns.Nameservers, words[1])
+		case "domain":
+			dns.Domain = words[1]
+		case "search":
+			dns.Search = append(dns.Search, words[1:]...)
+		case "options":
+			dns.Options = append(dns.Options, words[1:]...)
+		}
+	}
+	return dns, lines.Err()
 }

@@ -20,10 +20,9 @@ import (
 // Static is the IPAM plugin static.
 var Static = plugin.Type{
 	Config: func() any { return &staticConfig{} },
-	Add:    addStatic, Check: checkStatic, Del: delStatic,
+	Add:    addStatic, Check: checkStatic, Del: func(*plugin.Call) error { return nil },
 }
 
-// staticConfig is the object "ipam" of type static.
 type staticConfig struct {
 	Type      string          `json:"type"`
 	Routes    []*types.Route  `json:"routes"`
@@ -196,6 +195,3 @@ func checkStatic(c *plugin.Call) error {
 	}
 	return nil
 }
-
-// delStatic has nothing to release.
-func delStatic(*plugin.Call) error { return nil }

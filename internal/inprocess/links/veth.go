@@ -4,8 +4,10 @@
 package links
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
@@ -55,4 +57,21 @@ func refetch(veth *netlink.Veth) (netlink.Link, error) {
 		return nil, fmt.Errorf("failed to make veth pair: %w", err)
 	}
 	return link, nil
+}
+
+// NewMAC returns a random MAC, for links that get it when they are made: udev replaces MACs that the kernel
+// has chosen, after the result of ADD has them.
+func NewMAC() net.HardwareAddr {
+	mac := make(net.HardwareAddr, 6)
+	_, _ = rand.Read(mac) // never fails
+	mac[0] = mac[0]&^1 | 2
+	return mac
+}
+
+// newPortMAC returns one for a port of a bridge: higher than what other ports have, because a bridge
+// without a MAC of its own takes the lowest one.
+func newPortMAC() net.HardwareAddr {
+	mac := NewMAC()
+	mac[0], mac[1] = 0xfe, mac[1]|0x80
+	return mac
 }

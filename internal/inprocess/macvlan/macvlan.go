@@ -96,7 +96,6 @@ func (conf *config) atMaster(netns string, f func() error) error {
 	return within.Path(netns, func(ns.NetNS) error { return f() })
 }
 
-// defaultRouteLink returns the name of the link of the first default route.
 func defaultRouteLink() (string, error) {
 	routes, err := netns.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -182,7 +181,6 @@ func newLinkName(c *plugin.Call) string {
 	return utils.MustFormatHashWithPrefix(links.MaxNameLength, "mcv", c.ContainerID+"/"+c.IfName)
 }
 
-// link returns the link to make.
 func (conf *config) link(c *plugin.Call, netns ns.NetNS) (*netlink.Macvlan, error) {
 	mode, known := macvlanModes[conf.Mode]
 	if !known {

@@ -9,9 +9,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/plugins/pkg/utils"
 
+	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
@@ -68,7 +71,6 @@ func (m attachment) add(ctx context.Context, all *rules.Set) error {
 	return nil
 }
 
-// iptables returns the rules, those of each family by themselves.
 func (m attachment) iptables() []*rules.IPTables {
 	chain := utils.FormatChainName(m.network, m.containerID)
 	text := utils.FormatComment(m.network, m.containerID)
@@ -91,4 +93,26 @@ func (m attachment) iptables() []*rules.IPTables {
 		r.Add(rules.Rule{Chain: "POSTROUTING", Args: append([]string{"-s", network.IP.String(), "-j", chain}, comment...)})
 	}
 	return all
+}
+
+// Keys are those of flows from the attachment.
+func (m attachment) Keys() []flows.Key {
+	var keys []flows.Key
+	for _, network := range m.networks {
+		source, _ := netip.AddrFromSlice(netfilter.IPBytes(network.IP))
+		keys = append(keys, flows.Key{Source: source})
+	}
+	return keys
+}
+
+// Wants tells whether a flow leaves with the address of the attachment and has no answer: who has no
+// route to the address cannot answer.
+func (m attachment) Wants(f flows.Flow, isLocal func(netip.Addr) bool) bool {
+	source, destination := f.Original.Source, f.Reply.Source
+	if f.Reply.Destination != source || !f.Begins() || destination.IsMulticast() {
+		return false
+	}
+	from := func(network net.IPNet) bool { return network.IP.Equal(source.AsSlice()) }
+	inside := func(network net.IPNet) bool { return network.Contains(destination.AsSlice()) }
+	return slices.ContainsFunc(m.networks, from) && !slices.ContainsFunc(m.networks, inside) && !isLocal(destination)
 }

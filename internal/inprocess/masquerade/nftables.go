@@ -20,7 +20,6 @@ import (
 
 const masqueradeChain = "masq_checks"
 
-// masqueradeTable is the table of the reference plugins that masquerade.
 var masqueradeTable = &netfilter.Table{
 	Family:  netfilter.INet,
 	Name:    "cni_plugins_masquerade",
@@ -69,7 +68,6 @@ func (m attachment) nftables() *rules.NFTables {
 	return r
 }
 
-// masked is the network of an address.
 func masked(address net.IPNet) *net.IPNet {
 	return &net.IPNet{IP: address.IP.Mask(address.Mask), Mask: address.Mask}
 }

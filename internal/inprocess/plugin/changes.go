@@ -27,7 +27,6 @@ type Changes struct {
 	After []func() error
 }
 
-// rulesOf returns the rules of several chains.
 func rulesOf(all []*Changes) []*rules.Set {
 	sets := make([]*rules.Set, len(all))
 	for i, c := range all {

@@ -96,7 +96,6 @@ func removeOne(name string) error {
 	return nil
 }
 
-// removeTogether removes links with one request.
 func removeTogether(owned []ownedLink) error {
 	var names []string
 	for _, l := range owned {

@@ -29,7 +29,6 @@ const (
 // maxPorts is how many ports a rule of multiport may have.
 const maxPorts = 15
 
-// iptables returns the rules that publish the ports of one address.
 func (conf *config) iptables(address net.IPNet) *rules.IPTables {
 	r := conf.iptablesCalls(address.IP)
 	calls := r.Rules
@@ -138,7 +137,6 @@ func truncateComment(comment string) string {
 	return comment[:253] + "..."
 }
 
-// checkIPTables looks for the rules of one address.
 func (conf *config) checkIPTables(ctx context.Context, address net.IPNet) error {
 	r := conf.iptables(address)
 	r.Shared = nil // the reference plugin does not look at them

@@ -95,7 +95,6 @@ func (conf *config) routesLocalnet() bool {
 	return conf.snat() && slices.ContainsFunc(conf.addresses, isV4) && supportsGuard()
 }
 
-// guardAccepted is whether the kernel has accepted the guard before.
 var guardAccepted atomic.Bool
 
 // supportsGuard tells whether the kernel accepts the guard. One without nftables does not, nor one whose nftables cannot look

@@ -69,7 +69,6 @@ func (conf *config) nftablesOf(ip net.IP) *rules.NFTables {
 	}
 }
 
-// nftables returns the rules that publish the ports of one address.
 func (conf *config) nftables(address net.IPNet) (*rules.NFTables, error) {
 	r := conf.nftablesOf(address.IP)
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
@@ -145,7 +144,6 @@ func (m mapping) nftablesText(target net.IP) string {
 	return text
 }
 
-// checkNFTables counts the rules of one address.
 func (conf *config) checkNFTables(ctx context.Context, address net.IPNet) error {
 	r, err := conf.nftables(address)
 	if err != nil {

@@ -168,7 +168,6 @@ func understands(data []byte) error {
 
 func (conf *config) snat() bool { return conf.SNAT == nil || *conf.SNAT }
 
-// conditions are those of the family of an address.
 func (conf *config) conditions(ip net.IP) []string {
 	conditions := conf.ConditionsV6
 	if links.IsIPv4(ip) {
@@ -240,7 +239,6 @@ func (conf *config) published(ip net.IP, routesLocalnet bool) error {
 	return nil
 }
 
-// rules returns the rules that publish the ports of one address.
 func (conf *config) rules(address net.IPNet) (rules.Change, error) {
 	if *conf.Backend == rules.BackendNFTables {
 		r, err := conf.nftables(address)

@@ -38,12 +38,7 @@ func supportsIPTables(ctx context.Context, kind Kind) bool {
 	if cmp.Or(kind, CurrentKind()) == KindNFT {
 		return supportsNFTables()
 	}
-	return canListRules(ctx, kind)
-}
-
-// canListRules tells whether iptables can tell whether a chain exists. If it does not answer
-// because another program has its lock, it is usable.
-func canListRules(ctx context.Context, kind Kind) bool {
+	// If it does not answer because another program has its lock, it is usable.
 	_, err := (&iptablesProgram{ctx: ctx, kind: kind}).hasChain("filter", "INPUT")
 	return err == nil || ctx.Err() != nil || exits(err, exitLocked)
 }

@@ -79,7 +79,6 @@ type iptablesChange struct {
 
 type iptablesChangeList []iptablesChange
 
-// in returns the changes in one table.
 func (l iptablesChangeList) in(table string) iptablesChangeList {
 	return slices.DeleteFunc(slices.Clone(l), func(c iptablesChange) bool { return c.Table != table })
 }
@@ -183,7 +182,6 @@ func (r *IPTables) callers() []string {
 	return slices.DeleteFunc(chainsOf(r.Rules), func(chain string) bool { return chain == r.Chain })
 }
 
-// chainsOf returns the chains that the rules are in.
 func chainsOf(rules []Rule) []string {
 	var chains []string
 	for _, rule := range rules {

@@ -24,10 +24,8 @@ type canonicalRules struct {
 	listing iptablesListing
 }
 
-// iptablesTargets are the targets of rules that are not chains.
 var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
 
-// canonical returns the lines of all rules of the changes.
 func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*IPTables) (*canonicalRules, error) {
 	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}
 	text := c.text(all)
@@ -46,7 +44,6 @@ func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*I
 	return c, err
 }
 
-// text returns the input of iptables-restore.
 func (c *canonicalRules) text(all []*IPTables) *netfilter.Transaction {
 	t := &netfilter.Transaction{}
 	for _, table := range iptablesTables {
@@ -85,16 +82,57 @@ func ruleKey(table string, rule Rule) string {
 	return table + "\x00" + strings.Join(rule.Args, "\x00")
 }
 
-// of returns the lines of a rule.
 func (c *canonicalRules) of(table string, rule Rule) []string {
 	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
 }
 
-// everyRule returns the rules with those that are shared.
 func (r *IPTables) everyRule() []Rule {
 	var all []Rule
 	for _, group := range r.Shared {
 		all = append(all, group.Rules...)
 	}
 	return append(all, r.Rules...)
+}
+
+// iptablesListing has the rules of chains as iptables-save prints them, without the name of
+// the chain, by table and chain.
+type iptablesListing map[string]map[string][]string
+
+// listIPTables lists all rules of a family in this network namespace, but for the tables that iptables cannot
+// list, which it names.
+func listIPTables(ctx context.Context, kind Kind, family netfilter.Family) (listing iptablesListing, unlisted []string, err error) {
+	text, err := netfilter.Runner{}.Run(ctx, "", kind.program(family, "-save"))
+	return listed(text), netfilter.Unlisted(text), err
+}
+
+func listed(text string) iptablesListing {
+	l := iptablesListing{}
+	for line := range netfilter.Lines(text) {
+		if l[line.Table] == nil {
+			l[line.Table] = map[string][]string{}
+		}
+		chains := l[line.Table]
+		if line.Policy != "" {
+			chains[line.Chain] = []string{}
+			continue
+		}
+		chains[line.Chain] = append(chains[line.Chain], strings.TrimPrefix(line.Rule, "-A "+line.Chain+" "))
+	}
+	return l
+}
+
+func (l iptablesListing) hasChain(table, chain string) bool { return l[table][chain] != nil }
+
+func (l iptablesListing) has(table, chain string, lines []string) bool {
+	return !slices.ContainsFunc(lines, func(line string) bool { return !slices.Contains(l[table][chain], line) })
+}
+
+// inOrder tells whether a chain has all of the lines in their order, perhaps with others.
+func (l iptablesListing) inOrder(table, chain string, lines []string) bool {
+	for _, present := range l[table][chain] {
+		if len(lines) > 0 && present == lines[0] {
+			lines = lines[1:]
+		}
+	}
+	return len(lines) == 0
 }

@@ -35,7 +35,6 @@ func (h *iptablesHost) removeDirectly(changes iptablesChangeList) iptablesChange
 	return slices.DeleteFunc(changes, isDirect)
 }
 
-// errCalled is a chain of an attachment that a rule of another program leads to.
 var errCalled = errors.New("a rule of another program leads to the chain")
 
 // removeChain removes a chain, its rules, and what the plugin made that leads to it.

@@ -77,7 +77,6 @@ func (h *iptablesHost) names(r *IPTables) bool {
 	return false
 }
 
-// nftablesTable returns the table that iptables-nft has for one of iptables.
 func (h *iptablesHost) nftablesTable(name string) *netfilter.Table {
 	return &netfilter.Table{Family: h.family, Name: name}
 }

@@ -62,7 +62,6 @@ func (k Kind) programBeside(current Kind, installed bool, family netfilter.Famil
 	return name + suffix
 }
 
-// kindsOf returns those of the attachments, each once.
 func kindsOf(all []*Set) []Kind {
 	var kinds []Kind
 	for _, c := range all {

@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// iptablesProgram are the programs of iptables of one family.
 type iptablesProgram struct {
 	ctx context.Context
 	// holds are inherited by programs.
@@ -32,7 +31,6 @@ func (p *iptablesProgram) restore(t *netfilter.Transaction) error {
 	return t.Restore(p.ctx, netfilter.Runner{Holds: p.holds}.Run, p.kind.program(p.family, ""))
 }
 
-// restoreTable executes the lines of one table.
 func (p *iptablesProgram) restoreTable(t *netfilter.Transaction, table string) error {
 	whole := &netfilter.Transaction{}
 	whole.Table(table, t)
@@ -72,7 +70,6 @@ func exits(err error, code int) bool {
 	return errors.As(err, &failed) && failed.ExitStatus() == code
 }
 
-// hasChain tells whether a table has a chain.
 func (p *iptablesProgram) hasChain(table, chain string) (bool, error) {
 	ipt, err := p.ask()
 	if err != nil {
@@ -81,7 +78,6 @@ func (p *iptablesProgram) hasChain(table, chain string) (bool, error) {
 	return ipt.ChainExists(table, chain)
 }
 
-// hasRule tells whether a table has a rule.
 func (p *iptablesProgram) hasRule(table string, rule Rule) (bool, error) {
 	ipt, err := p.ask()
 	if err != nil {
@@ -124,7 +120,6 @@ func (p *iptablesProgram) ensureChain(table, chain string) error {
 	return err
 }
 
-// ensureRules adds the rules that are missing.
 func (p *iptablesProgram) ensureRules(table string, rules []Rule) error {
 	for _, rule := range rules {
 		exists, err := p.hasRule(table, rule)

@@ -60,7 +60,6 @@ func plainRules(all []ownedIPTables) []*IPTables {
 	return plain
 }
 
-// addMissing compares rules with those of the host, and adds what is missing.
 func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) error {
 	host, unlisted, err := listIPTables(m.ctx, lines.kind, lines.family)
 	if err != nil {
@@ -99,7 +98,6 @@ func (r *IPTables) unlistedError() error {
 	return fmt.Errorf("%s-save cannot list table %s: another program has put rules into it that iptables does not know (nft list ruleset)", r.Family.Program(), r.Table)
 }
 
-// iptablesAddition is what is to be added to a table.
 type iptablesAddition struct {
 	table string
 	lines *canonicalRules

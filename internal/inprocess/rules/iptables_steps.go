@@ -56,7 +56,6 @@ func (p *iptablesProgram) makeGroup(group Group, table string) {
 	}
 }
 
-// makeSteps makes what is missing of the group.
 func (p *iptablesProgram) makeSteps(g Group, table string) error {
 	for _, chain := range g.Chains {
 		if err := p.ensureChain(table, chain); err != nil {

@@ -45,7 +45,6 @@ func (t *iptablesTransaction) add(r *IPTables, ready bool) {
 	t.addRules(r.Rules)
 }
 
-// addGroup makes what is shared.
 func (t *iptablesTransaction) addGroup(g Group) {
 	for _, chain := range g.Chains {
 		t.Line("-N", chain)

@@ -39,7 +39,6 @@ func CommitMissing(ctx context.Context, holds []*os.File, all []*Set) {
 	m.forgetFlows()
 }
 
-// missingRules are the rules of chains that repair.
 type missingRules struct {
 	ctx context.Context
 	// holds are inherited by programs that change rules.
@@ -66,7 +65,6 @@ func (m *missingRules) run(f func() error) {
 	}
 }
 
-// lack notes what is missing of a chain's rules.
 func (m *missingRules) lack(c *Set, what ...string) {
 	for _, text := range what {
 		m.incomplete[c] = true

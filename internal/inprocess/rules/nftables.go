@@ -48,7 +48,6 @@ func hasNFTables(all []*Set) bool {
 	return false
 }
 
-// commitBatch makes the changes in one batch.
 func commitBatch(s *netfilter.Socket, all []*Set) error {
 	return s.Change(func(b *netfilter.Batch) error {
 		for _, c := range all {

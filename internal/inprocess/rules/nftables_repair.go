@@ -9,7 +9,6 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
-// nftables adds what is missing of nftables.
 func (m *missingRules) nftables() error {
 	if !hasNFTables(m.all) {
 		return nil

@@ -26,7 +26,6 @@ type linkSettings struct {
 	TxQLen   *int   `json:"txQLen,omitempty"`
 }
 
-// of returns the same settings with the values that a link has.
 func (s linkSettings) of(link netlink.Link) linkSettings {
 	attrs, existing := link.Attrs(), linkSettings{}
 	if s.MAC != "" {
@@ -49,7 +48,6 @@ func (s linkSettings) of(link netlink.Link) linkSettings {
 	return existing
 }
 
-// backup writes the settings to a file.
 func (s linkSettings) backup(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o600); err != nil {
 		return fmt.Errorf("failed to create backup directory: %w", err)
@@ -86,14 +84,12 @@ func (s linkSettings) apply(link netlink.Link) error {
 	return nil
 }
 
-// restore makes all settings that it can.
 func (s linkSettings) restore(link netlink.Link) {
 	for _, set := range s.steps(link) {
 		_ = set() // DEL succeeds all the same
 	}
 }
 
-// steps returns what makes each of the settings.
 func (s linkSettings) steps(link netlink.Link) (steps []func() error) {
 	if s.MAC != "" {
 		steps = append(steps, func() error { return links.SetMAC(link, s.MAC) })
@@ -121,7 +117,6 @@ func (s linkSettings) steps(link netlink.Link) (steps []func() error) {
 	return steps
 }
 
-// compare requires that a link has the settings.
 func (s linkSettings) compare(link netlink.Link) error {
 	name, existing := link.Attrs().Name, s.of(link)
 	differs := func(what string, want, got any) error {

@@ -56,7 +56,6 @@ func (s linkSettings) repair(r *remedy.Repair, link netlink.Link) error {
 	return errors.Join(errs...)
 }
 
-// each returns the settings one by one.
 func (s linkSettings) each() []linkSettings {
 	all := []linkSettings{{MAC: s.MAC}, {Promisc: s.Promisc}, {MTU: s.MTU}, {Allmulti: s.Allmulti}, {TxQLen: s.TxQLen}}
 	return slices.DeleteFunc(all, func(one linkSettings) bool { return one == linkSettings{} })

@@ -75,7 +75,6 @@ func parse(c *plugin.Call) (*config, error) {
 	return conf, conf.replace(conf.Args.CNI)
 }
 
-// replace replaces the settings by those that args has.
 func (conf *config) replace(args tuningArgs) error {
 	if len(args.Sysctl) > 0 && conf.Sysctl == nil {
 		return errors.New("args.cni.sysctl: the plugin's configuration must have sysctl, which may be {}")
@@ -99,7 +98,6 @@ func (conf *config) replace(args tuningArgs) error {
 	return nil
 }
 
-// link returns the settings of the link.
 func (conf *config) link() linkSettings {
 	s := linkSettings{MAC: conf.MAC, MTU: conf.MTU, Allmulti: conf.Allmulti, TxQLen: conf.TxQLen}
 	if conf.Promisc {

@@ -13,7 +13,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -65,11 +64,6 @@ func (x PluginType) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use PluginType.Descriptor instead.
-func (PluginType) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{0}
-}
-
 type PluginInfoResponse struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Type              PluginType             `protobuf:"varint,1,opt,name=type,proto3,enum=hashicorp.nomad.plugins.base.proto.PluginType" json:"type,omitempty"`
@@ -103,11 +97,6 @@ func (x *PluginInfoResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PluginInfoResponse.ProtoReflect.Descriptor instead.
-func (*PluginInfoResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *PluginInfoResponse) GetType() PluginType {
@@ -170,11 +159,6 @@ func (x *ConfigSchemaResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ConfigSchemaResponse.ProtoReflect.Descriptor instead.
-func (*ConfigSchemaResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{1}
-}
-
 func (x *ConfigSchemaResponse) GetSpec() *Spec {
 	if x != nil {
 		return x.Spec
@@ -214,11 +198,6 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
-func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_base_proto_rawDescGZIP(), []int{2}
-}
-
 func (x *SetConfigRequest) GetMsgpackConfig() []byte {
 	if x != nil {
 		return x.MsgpackConfig
@@ -245,18 +224,6 @@ const file_nomad_driver_proto_base_proto_rawDesc = "" +
 	"\aUNKNOWN\x10\x00\x12\n" +
 	"\n" +
 	"\x06DRIVER\x10\x02B1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
-
-var (
-	file_nomad_driver_proto_base_proto_rawDescOnce sync.Once
-	file_nomad_driver_proto_base_proto_rawDescData []byte
-)
-
-func file_nomad_driver_proto_base_proto_rawDescGZIP() []byte {
-	file_nomad_driver_proto_base_proto_rawDescOnce.Do(func() {
-		file_nomad_driver_proto_base_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_nomad_driver_proto_base_proto_rawDesc), len(file_nomad_driver_proto_base_proto_rawDesc)))
-	})
-	return file_nomad_driver_proto_base_proto_rawDescData
-}
 
 var file_nomad_driver_proto_base_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_nomad_driver_proto_base_proto_msgTypes = make([]protoimpl.MessageInfo, 3)

@@ -17,7 +17,6 @@ import (
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -72,11 +71,6 @@ func (x TaskState) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use TaskState.Descriptor instead.
-func (TaskState) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{0}
-}
-
 type DriverCapabilities_MountConfigs int32
 
 const (
@@ -116,11 +110,6 @@ func (DriverCapabilities_MountConfigs) Type() protoreflect.EnumType {
 
 func (x DriverCapabilities_MountConfigs) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use DriverCapabilities_MountConfigs.Descriptor instead.
-func (DriverCapabilities_MountConfigs) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{2, 0}
 }
 
 type FingerprintResponse_HealthState int32
@@ -167,11 +156,6 @@ func (x FingerprintResponse_HealthState) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use FingerprintResponse_HealthState.Descriptor instead.
-func (FingerprintResponse_HealthState) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{3, 0}
-}
-
 type NetworkIsolationSpec_NetworkIsolationMode int32
 
 const (
@@ -213,11 +197,6 @@ func (x NetworkIsolationSpec_NetworkIsolationMode) Number() protoreflect.EnumNum
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use NetworkIsolationSpec_NetworkIsolationMode.Descriptor instead.
-func (NetworkIsolationSpec_NetworkIsolationMode) EnumDescriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{18, 0}
-}
-
 type TaskConfigSchemaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -248,11 +227,6 @@ func (x *TaskConfigSchemaResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskConfigSchemaResponse.ProtoReflect.Descriptor instead.
-func (*TaskConfigSchemaResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *TaskConfigSchemaResponse) GetSpec() *Spec {
@@ -294,11 +268,6 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CapabilitiesResponse.ProtoReflect.Descriptor instead.
-func (*CapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{1}
-}
-
 func (x *CapabilitiesResponse) GetCapabilities() *DriverCapabilities {
 	if x != nil {
 		return x.Capabilities
@@ -338,11 +307,6 @@ func (x *DriverCapabilities) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DriverCapabilities.ProtoReflect.Descriptor instead.
-func (*DriverCapabilities) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DriverCapabilities) GetNetworkIsolationModes() []NetworkIsolationSpec_NetworkIsolationMode {
@@ -400,11 +364,6 @@ func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use FingerprintResponse.ProtoReflect.Descriptor instead.
-func (*FingerprintResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{3}
-}
-
 func (x *FingerprintResponse) GetAttributes() map[string]*Attribute {
 	if x != nil {
 		return x.Attributes
@@ -458,11 +417,6 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
-func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{4}
-}
-
 func (x *StartTaskRequest) GetTask() *TaskConfig {
 	if x != nil {
 		return x.Task
@@ -501,11 +455,6 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
-func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StartTaskResponse) GetHandle() *TaskHandle {
@@ -555,11 +504,6 @@ func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RecoverTaskRequest.ProtoReflect.Descriptor instead.
-func (*RecoverTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{6}
-}
-
 func (x *RecoverTaskRequest) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
@@ -606,11 +550,6 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
-func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{7}
-}
-
 func (x *WaitTaskRequest) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
@@ -649,11 +588,6 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
-func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitTaskResponse) GetResult() *ExitResult {
@@ -702,11 +636,6 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
-func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{9}
-}
-
 func (x *StopTaskRequest) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
@@ -745,11 +674,6 @@ func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DestroyTaskRequest.ProtoReflect.Descriptor instead.
-func (*DestroyTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DestroyTaskRequest) GetTaskId() string {
@@ -798,11 +722,6 @@ func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use InspectTaskRequest.ProtoReflect.Descriptor instead.
-func (*InspectTaskRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{11}
-}
-
 func (x *InspectTaskRequest) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
@@ -842,11 +761,6 @@ func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InspectTaskResponse.ProtoReflect.Descriptor instead.
-func (*InspectTaskResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InspectTaskResponse) GetTask() *TaskStatus {
@@ -903,11 +817,6 @@ func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TaskStatsRequest.ProtoReflect.Descriptor instead.
-func (*TaskStatsRequest) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{13}
-}
-
 func (x *TaskStatsRequest) GetTaskId() string {
 	if x != nil {
 		return x.TaskId
@@ -952,11 +861,6 @@ func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskStatsResponse.ProtoReflect.Descriptor instead.
-func (*TaskStatsResponse) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskStatsResponse) GetStats() *TaskStats {
@@ -1006,11 +910,6 @@ func (x *TaskConfig) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskConfig.ProtoReflect.Descriptor instead.
-func (*TaskConfig) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskConfig) GetId() string {
@@ -1122,11 +1021,6 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Resources.ProtoReflect.Descriptor instead.
-func (*Resources) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{16}
-}
-
 func (x *Resources) GetPorts() []*PortMapping {
 	if x != nil {
 		return x.Ports
@@ -1167,11 +1061,6 @@ func (x *PortMapping) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PortMapping.ProtoReflect.Descriptor instead.
-func (*PortMapping) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PortMapping) GetLabel() string {
@@ -1235,11 +1124,6 @@ func (x *NetworkIsolationSpec) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use NetworkIsolationSpec.ProtoReflect.Descriptor instead.
-func (*NetworkIsolationSpec) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{18}
-}
-
 func (x *NetworkIsolationSpec) GetMode() NetworkIsolationSpec_NetworkIsolationMode {
 	if x != nil {
 		return x.Mode
@@ -1287,11 +1171,6 @@ func (x *TaskHandle) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskHandle.ProtoReflect.Descriptor instead.
-func (*TaskHandle) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskHandle) GetVersion() int32 {
@@ -1355,11 +1234,6 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
-func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{20}
-}
-
 func (x *NetworkOverride) GetAddr() string {
 	if x != nil {
 		return x.Addr
@@ -1406,11 +1280,6 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
-func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{21}
-}
-
 func (x *ExitResult) GetExitCode() int32 {
 	if x != nil {
 		return x.ExitCode
@@ -1453,11 +1322,6 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
-func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -1534,11 +1398,6 @@ func (x *TaskDriverStatus) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TaskDriverStatus.ProtoReflect.Descriptor instead.
-func (*TaskDriverStatus) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{23}
-}
-
 func (x *TaskDriverStatus) GetAttributes() map[string]string {
 	if x != nil {
 		return x.Attributes
@@ -1578,11 +1437,6 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
-func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TaskStats) GetId() string {
@@ -1639,11 +1493,6 @@ func (x *TaskResourceUsage) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TaskResourceUsage.ProtoReflect.Descriptor instead.
-func (*TaskResourceUsage) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{25}
-}
-
 func (x *TaskResourceUsage) GetCpu() *CPUUsage {
 	if x != nil {
 		return x.Cpu
@@ -1689,11 +1538,6 @@ func (x *CPUUsage) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CPUUsage.ProtoReflect.Descriptor instead.
-func (*CPUUsage) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{26}
-}
-
 type MemoryUsage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1723,11 +1567,6 @@ func (x *MemoryUsage) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MemoryUsage.ProtoReflect.Descriptor instead.
-func (*MemoryUsage) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{27}
 }
 
 type DriverTaskEvent struct {
@@ -1765,11 +1604,6 @@ func (x *DriverTaskEvent) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DriverTaskEvent.ProtoReflect.Descriptor instead.
-func (*DriverTaskEvent) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_driver_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DriverTaskEvent) GetTaskId() string {
@@ -1957,18 +1791,6 @@ const file_nomad_driver_proto_driver_proto_rawDesc = "" +
 	"\aRUNNING\x10\x01\x12\n" +
 	"\n" +
 	"\x06EXITED\x10\x02B1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
-
-var (
-	file_nomad_driver_proto_driver_proto_rawDescOnce sync.Once
-	file_nomad_driver_proto_driver_proto_rawDescData []byte
-)
-
-func file_nomad_driver_proto_driver_proto_rawDescGZIP() []byte {
-	file_nomad_driver_proto_driver_proto_rawDescOnce.Do(func() {
-		file_nomad_driver_proto_driver_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_nomad_driver_proto_driver_proto_rawDesc), len(file_nomad_driver_proto_driver_proto_rawDesc)))
-	})
-	return file_nomad_driver_proto_driver_proto_rawDescData
-}
 
 var file_nomad_driver_proto_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_nomad_driver_proto_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 33)

@@ -13,7 +13,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -61,11 +60,6 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Spec.ProtoReflect.Descriptor instead.
-func (*Spec) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_hclspec_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Spec) GetBlock() isSpec_Block {
@@ -171,11 +165,6 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Object.ProtoReflect.Descriptor instead.
-func (*Object) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_hclspec_proto_rawDescGZIP(), []int{1}
-}
-
 func (x *Object) GetAttributes() map[string]*Spec {
 	if x != nil {
 		return x.Attributes
@@ -215,11 +204,6 @@ func (x *Attr) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Attr.ProtoReflect.Descriptor instead.
-func (*Attr) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_hclspec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Attr) GetName() string {
@@ -268,11 +252,6 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Block.ProtoReflect.Descriptor instead.
-func (*Block) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_hclspec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Block) GetName() string {
@@ -325,11 +304,6 @@ func (x *BlockMap) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use BlockMap.ProtoReflect.Descriptor instead.
-func (*BlockMap) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_hclspec_proto_rawDescGZIP(), []int{4}
-}
-
 func (x *BlockMap) GetName() string {
 	if x != nil {
 		return x.Name
@@ -380,18 +354,6 @@ const file_nomad_driver_proto_hclspec_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06labels\x18\x02 \x03(\tR\x06labels\x12D\n" +
 	"\x06nested\x18\x03 \x01(\v2,.hashicorp.nomad.plugins.shared.hclspec.SpecR\x06nestedB1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
-
-var (
-	file_nomad_driver_proto_hclspec_proto_rawDescOnce sync.Once
-	file_nomad_driver_proto_hclspec_proto_rawDescData []byte
-)
-
-func file_nomad_driver_proto_hclspec_proto_rawDescGZIP() []byte {
-	file_nomad_driver_proto_hclspec_proto_rawDescOnce.Do(func() {
-		file_nomad_driver_proto_hclspec_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_nomad_driver_proto_hclspec_proto_rawDesc), len(file_nomad_driver_proto_hclspec_proto_rawDesc)))
-	})
-	return file_nomad_driver_proto_hclspec_proto_rawDescData
-}
 
 var file_nomad_driver_proto_hclspec_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_nomad_driver_proto_hclspec_proto_goTypes = []any{

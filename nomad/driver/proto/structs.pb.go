@@ -13,7 +13,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -58,11 +57,6 @@ func (x *Attribute) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Attribute.ProtoReflect.Descriptor instead.
-func (*Attribute) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_structs_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Attribute) GetValue() isAttribute_Value {
@@ -124,11 +118,6 @@ func (x *RecoverableError) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RecoverableError.ProtoReflect.Descriptor instead.
-func (*RecoverableError) Descriptor() ([]byte, []int) {
-	return file_nomad_driver_proto_structs_proto_rawDescGZIP(), []int{1}
-}
-
 func (x *RecoverableError) GetRecoverable() bool {
 	if x != nil {
 		return x.Recoverable
@@ -147,18 +136,6 @@ const file_nomad_driver_proto_structs_proto_rawDesc = "" +
 	"\x05value\"4\n" +
 	"\x10RecoverableError\x12 \n" +
 	"\vrecoverable\x18\x01 \x01(\bR\vrecoverableB1Z/github.com/allocnet/allocnet/nomad/driver/protob\x06proto3"
-
-var (
-	file_nomad_driver_proto_structs_proto_rawDescOnce sync.Once
-	file_nomad_driver_proto_structs_proto_rawDescData []byte
-)
-
-func file_nomad_driver_proto_structs_proto_rawDescGZIP() []byte {
-	file_nomad_driver_proto_structs_proto_rawDescOnce.Do(func() {
-		file_nomad_driver_proto_structs_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_nomad_driver_proto_structs_proto_rawDesc), len(file_nomad_driver_proto_structs_proto_rawDesc)))
-	})
-	return file_nomad_driver_proto_structs_proto_rawDescData
-}
 
 var file_nomad_driver_proto_structs_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_nomad_driver_proto_structs_proto_goTypes = []any{

@@ -45,7 +45,6 @@ func add(t *netfilter.Transaction, all []rules.Rule) {
 	}
 }
 
-// withoutComments replaces the comments of lines by COMMENT.
 func withoutComments(text string) string {
 	var lines []string
 	for _, line := range strings.Split(text, "\n") {

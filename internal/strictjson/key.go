@@ -3,7 +3,10 @@
 
 package strictjson
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Similar returns the known key that a key is a misspelling of; empty if it is none.
 func Similar(key string, known []string) string {
@@ -36,4 +39,18 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Fold returns a key as encoding/json compares it with those of a struct: "ips", "IPs" and "ip\u017f", which ends with
+// the long s of Unicode, are one.
+func Fold(key string) string {
+	return strings.Map(func(r rune) rune {
+		for {
+			next := unicode.SimpleFold(r)
+			if next <= r {
+				return next
+			}
+			r = next
+		}
+	}, key)
 }

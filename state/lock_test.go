@@ -209,3 +209,20 @@ func TestHold(t *testing.T) {
 	must(t, err)
 	must(t, hold.Close())
 }
+
+// TestUnlockClosesFiles: an agent unlocks for as long as it runs.
+func TestUnlockClosesFiles(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir)
+	must(t, err)
+	l := lock(t, s, "a")
+	must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup, Netns: "n"}, []Attachment{attachment("eth0", "")}))
+	l.Unlock()
+	open, err := filepath.Glob("/proc/self/fd/*")
+	must(t, err)
+	for _, fd := range open {
+		if path, _ := os.Readlink(fd); strings.HasPrefix(path, filepath.Join(dir, "allocations")) {
+			t.Errorf("%s is open", path)
+		}
+	}
+}

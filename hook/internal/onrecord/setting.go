@@ -86,8 +86,9 @@ func Later(a state.Attachment, attachments []state.Attachment) []state.Attachmen
 	return slices.DeleteFunc(slices.Clone(attachments), func(other state.Attachment) bool { return other.Index <= a.Index })
 }
 
-// Overlaid returns the parameters of attachments which those of others have set, too, as they have to be if these do not count any more.
-func Overlaid(attachments, others []state.Attachment) (all []Parameter) {
+// Overlaid returns the parameters of attachments which those of others have set, too, in the order in which they have to be set if
+// these do not count any more.
+func Overlaid(attachments, others []state.Attachment) []Parameter {
 	var overlay []Parameter
 	for _, a := range others {
 		overlay = append(overlay, parameters(a)...)
@@ -95,11 +96,7 @@ func Overlaid(attachments, others []state.Attachment) (all []Parameter) {
 	if len(overlay) == 0 {
 		return nil
 	}
-	for _, p := range inOrder(attachments) {
-		all = slices.DeleteFunc(all, func(former Parameter) bool { return sysctl.Sets(p.Path, former.Path) })
-		all = append(all, p)
-	}
-	return slices.DeleteFunc(all, func(p Parameter) bool { return !sets(overlay, p.Path) })
+	return slices.DeleteFunc(inOrder(attachments), func(p Parameter) bool { return !sets(overlay, p.Path) })
 }
 
 // properties are the keys of what tuning sets of an interface, each with the value that sets nothing.

@@ -243,3 +243,16 @@ func TestIncompleteAttachmentSetsNothing(t *testing.T) {
 		t.Errorf("the conflist on record has changed: %v", got)
 	}
 }
+
+// TestOnlyOverlaidParametersAreSetAgain: what nothing else has set, a task may have changed.
+func TestOnlyOverlaidParametersAreSetAgain(t *testing.T) {
+	of := func(sysctl string) []state.Attachment {
+		list := fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "tuning", "sysctl": {%s}}]}`, sysctl)
+		return []state.Attachment{{Interface: "eth0", Phase: state.Attached, Status: []byte("{}"), ConfList: list}}
+	}
+	kept := of(`"net.ipv4.tcp_syncookies": "0", "net.ipv4.conf.IFNAME.rp_filter": "2"`)
+	want := []Parameter{{"net/ipv4/tcp_syncookies", "0"}}
+	if got := Overlaid(kept, of(`"net.ipv4.tcp_syncookies": "1"`)); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

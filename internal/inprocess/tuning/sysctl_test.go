@@ -24,6 +24,9 @@ func TestDuplicateSysctls(t *testing.T) {
 	if err := refuseDuplicateSysctls([]byte(`{}`)); err != nil {
 		t.Error(err)
 	}
+	if err := refuseDuplicateSysctls([]byte(`{"sysctl"`)); err == nil {
+		t.Error("a configuration that ends early is no error")
+	}
 }
 
 func TestRequireAllowed(t *testing.T) {

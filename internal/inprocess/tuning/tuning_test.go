@@ -228,6 +228,9 @@ func TestCompare(t *testing.T) {
 	if all := other.each(); len(all) != 5 {
 		t.Errorf("%d settings, want 5", len(all))
 	}
+	if single := (linkSettings{MTU: 1400}).each(); len(single) != 1 {
+		t.Errorf("%d settings, want one", len(single))
+	}
 	for _, s := range other.each() {
 		if err := s.compare(link); err == nil {
 			t.Errorf("%+v is not noticed", s)

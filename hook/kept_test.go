@@ -98,7 +98,7 @@ func (g changer) change() string {
 		}
 	case "replaced":
 		if err = g.write(filepath.Join(g.elsewhere, "new"), content); err == nil {
-			err = os.Rename(filepath.Join(g.elsewhere, "new"), g.vacant(path)) //nolint:forbidigo // what an operator does is tested
+			err = os.Rename(filepath.Join(g.elsewhere, "new"), g.vacant(path))
 		}
 	case "linked":
 		target := filepath.Join(g.elsewhere, g.pick("x", "y", "missing"))

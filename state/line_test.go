@@ -5,6 +5,7 @@ package state
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -45,6 +46,26 @@ func TestIncompleteLines(t *testing.T) {
 			_, err = decode(data)
 			expect(t, "decode", err, test.want)
 		})
+	}
+}
+
+// TestSplit: a line in any form has the parts that JSON says.
+func TestSplit(t *testing.T) {
+	const record = `{"forgotten":"net1","x":{"a":1,"record":{"b":"}"}}}`
+	sum := checksum(FormatVersion, []byte(record))
+	written, err := json.Marshal(line{Version: FormatVersion, SHA256: sum, Record: json.RawMessage(record)})
+	must(t, err)
+	for _, text := range []string{
+		string(written), string(first(written)), string(written) + "}", string(written[1:]), strings.Replace(string(written), sum, sum[1:], 1),
+		strings.ReplaceAll(string(written), ":", ": "), strings.Replace(string(written), `"record"`, `"Record"`, 1), strings.TrimSuffix(string(written), "}") + `,"record":{}}`,
+		fmt.Sprintf(`{"record":%s,"sha256":%q,"version":%d}`, record, sum, FormatVersion), `{"version":1`, "",
+	} {
+		var want line
+		failed := json.Unmarshal([]byte(text), &want)
+		got, err := split([]byte(text))
+		if fmt.Sprint(err) != fmt.Sprint(failed) || err == nil && (got.Size != want.Size || got.Version != want.Version || got.SHA256 != want.SHA256 || string(got.Record) != string(want.Record)) {
+			t.Errorf("%s: %+v, %v, want %+v, %v", text, got, err, want, failed)
+		}
 	}
 }
 

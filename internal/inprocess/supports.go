@@ -213,7 +213,7 @@ type program struct {
 }
 
 func programAt(path string, info fs.FileInfo) program {
-	stat := info.Sys().(*syscall.Stat_t) //nolint:errcheck // Linux has no other
+	stat := info.Sys().(*syscall.Stat_t)
 	return program{path, stat.Dev, stat.Ino, stat.Size, stat.Mtim, stat.Ctim}
 }
 
@@ -223,7 +223,7 @@ var programs sync.Map
 // timesDiffer is after which time a change of a file shows in its times, on every file system.
 const timesDiffer = 2 * time.Second
 
-// packageOf returns the package path of the program at a path. It is read once: that costs an attach more than its plan.
+// packageOf returns the package path of the program at a path, which is read once.
 func packageOf(path string, info fs.FileInfo) (string, error) {
 	if known, ok := programs.Load(programAt(path, info)); ok {
 		return known.(string), nil

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 
 	"github.com/mdlayher/netlink"
@@ -25,6 +26,9 @@ type Socket struct {
 
 // receiveBuffer is larger than what the kernel gives in one part of a listing: 32 KiB.
 const receiveBuffer = 64 << 10
+
+// buffers are those that listings receive into: an attach makes a dozen of these.
+var buffers = sync.Pool{New: func() any { return new([receiveBuffer]byte) }}
 
 // Dial connects to nftables of the caller's network namespace, until the deadline of ctx.
 func Dial(ctx context.Context) (*Socket, error) {
@@ -157,9 +161,10 @@ func (s *Socket) receive(request netlink.Message, visitor func(payload []byte) b
 	if _, err := s.Send(request); err != nil {
 		return err
 	}
-	buffer, l := make([]byte, receiveBuffer), listing{visitor: visitor}
+	buffer, l := buffers.Get().(*[receiveBuffer]byte), listing{visitor: visitor}
+	defer buffers.Put(buffer)
 	for {
-		part, err := s.receivePart(buffer)
+		part, err := s.receivePart(buffer[:])
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ var formats = map[string]string{
 	"cluster/ipam/filestore filepath.Join(s.dir, counterName)":                    "- a number",
 	"cluster/ipam/filestore s.file(path)":                                         "- a number before what the store has, which has a version",
 	"cluster/ipam/local filepath.Join(dir, ipam.BlockName(b))":                    "- 8 bytes for each address",
-	"cluster/ipam/pool p.conflictsFile()":                                         "- a number",
+	"cluster/ipam/pool c.path":                                                    "- a number",
 	"cluster/ipam/reserved d.path(memoryName)":                                    "memory",
 	"cluster/ipam/reserved path":                                                  "record",
 	"cluster/route t.recordPath(want.Pool)":                                       "record",
@@ -57,7 +57,7 @@ var formats = map[string]string{
 }
 
 // writers are the functions that write a file, by the argument that names it.
-var writers = map[string]int{"files.Replace": 0, "files.ReplaceJSON": 0, "files.ReplaceIn": 1, "files.Overwrite": 0, "os.WriteFile": 0, "os.Create": 0, "writeJSON": 1, "s.pool.write": 0}
+var writers = map[string]int{"files.Replace": 0, "files.ReplaceJSON": 0, "files.ReplaceIn": 1, "files.Overwrite": 0, "os.WriteFile": 0, "os.Create": 0, "writeJSON": 1, "v.dir.write": 0}
 
 // locks are the flags of files that are only read, or locked.
 var locks = regexp.MustCompile(`O_RDONLY|O_DIRECTORY|O_PATH`)

@@ -12,7 +12,7 @@
 //
 // # Files
 //
-// blocks.json has the records. It is changed by a process that holds store.lock, under the
+// blocks.json has the records, which the ledger keeps. It is changed by a process that holds store.lock, under the
 // lease lock of the pool, and read under the lease lock by those that give out addresses.
 // view.json has what this host saw of other hosts' blocks; it belongs to the holder of
 // store.lock. endpoint.json says where other hosts reach this one. It is written under

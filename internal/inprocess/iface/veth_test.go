@@ -40,7 +40,7 @@ func TestRootPairsOfNamespaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer namespace.Close() //nolint:errcheck // read only
+		defer namespace.Close()
 		namespaces[i] = namespace
 	}
 	first, err := lockOf(namespaces[0])

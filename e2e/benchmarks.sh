@@ -2,82 +2,58 @@
 # Copyright (c) the allocnet authors
 # SPDX-License-Identifier: MPL-2.0
 #
-# Runs the benchmarks and writes docs/benchmarks.md: a summary, machine, date, and every
-# figure of one run, first of the engine, and then of the pools of allocnet-ipam; and a plot,
-# docs/growth.svg. With the argument "pools" or "span" it runs those of the pools, or of networks
-# that span hosts, alone, and leaves what is written of the others.
+# benchmarks.sh [NAME...] runs benchmarks, all without a name, one after the other; puts their rows with their conditions into
+# docs/benchmarks.txt, in place of those of an earlier run; and has the tables and pictures of docs/benchmarks.md made of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=$(mktemp) rows=$(mktemp)
-trap 'rm -f "$out" "$rows" docs/benchmarks.md.new' EXIT
-load=$(cut -d' ' -f1 /proc/loadavg)
+rows=docs/benchmarks.txt
 
-# run writes the figures of benchmarks into rows of a table.
-run() {
-	go test -timeout 60m -run '^$' "$@" | tee "$out"
-	awk '/^Benchmark/ {
-		name = $1; sub(/^Benchmark/, "", name); sub(/-[0-9]+$/, "", name)
-		for (i = 3; i < NF; i += 2) if ($(i + 1) != "ns/op" || $i > 0) printf "| %s | %s | %s |\n", name, $(i + 1), $i
-	}' "$out" >"$rows"
-}
+# What is measured: the benchmark, its package, and how often or for how long it runs.
+measured="Networks ./e2e 20x
+Peers ./e2e 20x
+Left ./e2e 20x
+Growth ./e2e 20x
+AtOnce ./e2e 1x
+GC ./e2e 1x
+FirstSetupOfABoot ./e2e 20x
+Footprint ./e2e 20x
+Begin ./state 20x
+IPAMInProcess ./internal/inprocess/ipam 100x
+IPAMPrograms ./e2e/pools 100x
+IPAMServers ./e2e/pools 100x
+Span ./e2e/pools 1x
+SpanPaths ./e2e/span 1x"
 
 machine() {
-	printf '%s, %s cores of %s, Linux %s, %s, load %s at the start.\n' "$(date +%F)" "$(nproc)" \
-		"$(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" "$(uname -r | cut -d- -f1)" "$(go env GOVERSION)" "$load"
+	printf '%s cores of %s, Linux %s, %s' "$(nproc)" "$(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" \
+		"$(uname -r | cut -d- -f1)" "$(go env GOVERSION)"
 }
 
-table() {
-	printf '\n| benchmark | figure | value |\n| --- | --- | ---: |\n'
-	cat "$rows"
+with() {
+	[ -z "${NETAVARK_BIN:-}" ] || "$NETAVARK_BIN" --version
+	[ -z "${MULTUS_BIN:-}" ] || "$MULTUS_BIN" --version
 }
 
-engine() {
-	ALLOCNET_PLOT=$PWD/docs/growth.svg run -bench . -benchtime "${BENCHTIME:-20x}" ./e2e ./state
-	{
-		sed '/^## Summary/q' docs/benchmarks.md
-		awk -f e2e/benchmarks.awk "$rows"
-		printf '\n## This run\n\n'
-		machine
-		[ -z "${MULTUS_BIN:-}" ] || printf 'With %s.\n' "$("$MULTUS_BIN" --version)"
-		[ -z "${NETAVARK_BIN:-}" ] || printf 'With %s.\n' "$("$NETAVARK_BIN" --version)"
-		table
-		printf '\n'
-		sed -n '/^## Pools/,$p' docs/benchmarks.md
-	} >docs/benchmarks.md.new
-	mv docs/benchmarks.md.new docs/benchmarks.md
+# measure runs one benchmark.
+measure() {
+	printf 'part: %s\ndate: %s\nmachine: %s\nload: %s\n' "$1" "$(date +%F)" "$(machine)" "$(cut -d' ' -f1 /proc/loadavg)"
+	if [ "$1" = Peers ]; then with | paste -sd , | sed 's/,/, /; s/^/with: /'; fi
+	go test -vet=off -timeout 60m -run '^$' -bench "^Benchmark$1\$" -benchtime "${BENCHTIME:-$3}" "$2" | tee /dev/stderr | grep '^Benchmark'
 }
 
-pools() {
-	run -p 1 -bench '^BenchmarkIPAM' -benchtime "${BENCHTIME:-100x}" ./internal/inprocess/ipam ./e2e/pools
-	{
-		sed '/^## Pools/,$d' docs/benchmarks.md
-		printf '## Pools of allocnet-ipam\n\n'
-		machine
-		awk -f e2e/pools/benchmarks.awk "$rows"
-		table
-		printf '\n'
-		sed -n '/^## Networks that span hosts/,$p' docs/benchmarks.md
-	} >docs/benchmarks.md.new
-	mv docs/benchmarks.md.new docs/benchmarks.md
+# replace puts a part in place of that of an earlier run.
+replace() {
+	awk -v part="$1" '/^part: / { skip = $2 == part } !skip' "$rows" >"$rows.new"
+	cat "$2" >>"$rows.new"
+	mv "$rows.new" "$rows"
 }
 
-span() {
-	run -p 1 -bench '^BenchmarkSpan' -benchtime 1x ./e2e/pools ./e2e/span
-	{
-		sed '/^## Networks that span hosts/,$d' docs/benchmarks.md
-		printf '## Networks that span hosts\n\n'
-		machine
-		awk -f e2e/pools/span.awk "$rows"
-		table
-	} >docs/benchmarks.md.new
-	mv docs/benchmarks.md.new docs/benchmarks.md
-}
-
-case "${1:-}" in
-span) span ;;
-pools) pools ;;
-*)
-	engine
-	pools
-	;;
-esac
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+while read -r name package time; do
+	if [ $# = 0 ] || [[ " $* " == *" $name "* ]]; then
+		measure "$name" "$package" "$time" >"$new"
+		replace "$name" "$new"
+	fi
+done <<<"$measured"
+go run ./tools/benchmarks docs

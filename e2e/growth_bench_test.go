@@ -45,8 +45,9 @@ func benchConf(b *testing.B, backend, ipv6 string) string {
 // BenchmarkGrowth measures one more allocation of three networks on a host with others, with the link-local IPv6 of all of them and
 // without.
 func BenchmarkGrowth(b *testing.B) {
-	var plots []plot
-	for _, on := range [][2]string{{"iptables", policy.IPv6Off}, {"nftables", policy.IPv6Off}, {"nftables", policy.IPv6LinkLocal}} {
+	for _, on := range [][2]string{
+		{"iptables", policy.IPv6Off}, {"iptables", policy.IPv6LinkLocal}, {"nftables", policy.IPv6Off}, {"nftables", policy.IPv6LinkLocal},
+	} {
 		backend := on[0] + "/ipv6=" + on[1]
 		b.Run(backend, func(b *testing.B) {
 			p := newPeers(b, benchConf(b, on[0], on[1]))
@@ -63,16 +64,10 @@ func BenchmarkGrowth(b *testing.B) {
 					}
 					b.ReportMetric(adds[0]/firstAdd, "add/first")
 					b.ReportMetric(dels[0]/firstDel, "del/first")
-					for i, s := range subjects {
-						plots = append(plots, plot{backend, s.name, n, adds[i], dels[i]})
-					}
 				})
 			}
 			others.grow(b, 0)
 		})
-	}
-	if path := os.Getenv("ALLOCNET_PLOT"); path != "" {
-		sandbox.WriteFile(b, path, draw(plots))
 	}
 }
 

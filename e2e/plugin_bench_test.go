@@ -17,9 +17,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/policy"
 )
@@ -159,6 +157,10 @@ func BenchmarkPeers(b *testing.B) {
 						b.ReportMetric(adds[0]/adds[i+1], "add/"+s.name)
 						b.ReportMetric(dels[0]/dels[i+1], "del/"+s.name)
 					}
+					for i, s := range subjects[2:] {
+						b.ReportMetric(adds[1]/adds[i+2], "by-agent-add/"+s.name)
+						b.ReportMetric(dels[1]/dels[i+2], "by-agent-del/"+s.name)
+					}
 				})
 			}
 		})
@@ -168,14 +170,15 @@ func BenchmarkPeers(b *testing.B) {
 // subjects are those of BenchmarkPeers, allocnet-cni as it is by default first.
 func (p *peers) subjects(b *testing.B, backend string) []subject {
 	b.Helper()
-	log := filepath.Join(b.TempDir(), "calls")
-	own := p.plugin(b, "allocnet", fmt.Sprintf(`, "logFile": %q, "logLevel": "debug"`, log))
-	own.log = log
-	byAgent := p.plugin(b, "by-agent", fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, p.socket))
-	byAgent.forked = false
+	logged := func(s func(b *testing.B, keys string) subject) subject {
+		log := filepath.Join(b.TempDir(), "calls")
+		logging := s(b, fmt.Sprintf(`, "logFile": %q, "logLevel": "debug"`, log))
+		logging.log = log
+		return logging
+	}
 	plain := sandbox.NewPlain(b, p.conf)
 	subjects := []subject{
-		own, byAgent, p.plugin(b, "plugins", `, "executor": "plugins"`),
+		logged(p.own), logged(p.byAgent), p.plugin(b, "plugins", `, "executor": "plugins"`),
 		{name: "sequential", add: plain.AddSequential, del: plain.DelSequential, forked: true},
 		{name: "parallel", add: plain.AddParallel, del: plain.DelParallel, forked: true},
 	}
@@ -188,61 +191,18 @@ func (p *peers) subjects(b *testing.B, backend string) []subject {
 	return subjects
 }
 
-// BenchmarkAtOnce sets up many allocations of three networks, some at a time, and tears them
-// down.
-func BenchmarkAtOnce(b *testing.B) {
-	p := newPeers(b, benchConf(b, "iptables", policy.IPv6LinkLocal))
-	own, plugins := p.plugin(b, "allocnet", ""), p.plugin(b, "plugins", `, "executor": "plugins"`)
-	for _, test := range []struct {
-		allocations, width int
-		subjects           []subject
-	}{
-		{64, 64, []subject{own, plugins}},
-		{200, 1, []subject{own}},
-		{200, 16, []subject{own}},
-		{1000, 16, []subject{own}},
-	} {
-		b.Run(fmt.Sprintf("allocations=%d/width=%d", test.allocations, test.width), func(b *testing.B) {
-			took := map[string]float64{}
-			for _, s := range test.subjects {
-				add, del := atOnce(b, s, test.allocations, test.width)
-				took[s.name+"-add-s"], took[s.name+"-del-s"] = add/1000, del/1000
-			}
-			for b.Loop() { // measured above: one iteration is many allocations; it forgets metrics
-			}
-			for name, seconds := range took {
-				b.ReportMetric(seconds, name)
-			}
-			b.ReportMetric(0, "ns/op")
-		})
-	}
+// own is allocnet-cni without an agent.
+func (p *peers) own(b *testing.B, keys string) subject {
+	b.Helper()
+	return p.plugin(b, "allocnet", keys)
 }
 
-// atOnce returns how many milliseconds a number of allocations takes, width of them at a time.
-func atOnce(b *testing.B, s subject, allocations, width int) (add, del float64) {
+// byAgent is allocnet-cni with the agent.
+func (p *peers) byAgent(b *testing.B, keys string) subject {
 	b.Helper()
-	paths := make([]string, allocations)
-	for i := range paths {
-		path, err := netns.Create(netns.DefaultDir, fmt.Sprintf("once-%d", i))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer netns.Remove(path)
-		paths[i] = path
-	}
-	all := func(call func(k int, id, path string) error) float64 {
-		begun := time.Now()
-		var group errgroup.Group
-		group.SetLimit(width)
-		for i, path := range paths {
-			group.Go(func() error { return call(3, fmt.Sprintf("once-%d", i), path) })
-		}
-		if err := group.Wait(); err != nil {
-			b.Fatalf("%s: %v", s.name, err)
-		}
-		return ms(time.Since(begun))
-	}
-	return all(s.add), all(s.del)
+	s := p.plugin(b, "by-agent", fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, p.socket)+keys)
+	s.agent = p.agent
+	return s
 }
 
 // BenchmarkFootprint measures the sizes of the programs, the memory of an idle agent, and

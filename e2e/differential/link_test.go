@@ -158,6 +158,8 @@ var linkAttributes = map[uint16]attribute{
 	}},
 	unix.IFLA_GROUP:              {name: "group", show: integer},
 	unix.IFLA_PROMISCUITY:        {name: "promiscuity", show: integer},
+	unix.IFLA_NUM_TX_QUEUES:      volatile, // one of each with allocnet (docs/differences.md)
+	unix.IFLA_NUM_RX_QUEUES:      volatile,
 	unix.IFLA_CARRIER:            volatile,
 	unix.IFLA_CARRIER_CHANGES:    volatile,
 	unix.IFLA_CARRIER_UP_COUNT:   volatile,

@@ -28,7 +28,10 @@ type Batch struct {
 
 	messages []netlink.Message
 	err      error
-	made     map[string]bool
+	// made are the tables that it makes.
+	made map[string]bool
+	// again is whether one before it was refused: what was there may be gone.
+	again bool
 	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
 	isGuarded bool
 }
@@ -44,7 +47,7 @@ const guardedAttempts = 2
 // Change has the kernel execute a batch, which fill makes of the rules as they are. It is filled again if it fails.
 func (s *Socket) Change(fill func(*Batch) error) (err error) {
 	for attempt := range attempts {
-		b := &Batch{Listings: s.Listings(), made: map[string]bool{}}
+		b := &Batch{Listings: s.Listings(), made: map[string]bool{}, again: attempt > 0}
 		if err = fill(b); err != nil {
 			return err
 		}
@@ -63,6 +66,9 @@ func (b *Batch) MakeTable(table *Table) error {
 		return nil
 	}
 	b.made[table.key()] = true
+	if !b.again && b.isMade(table) {
+		return nil
+	}
 	b.addTable(table)
 	for i := range table.Chains {
 		chain := &table.Chains[i]
@@ -83,6 +89,38 @@ func (b *Batch) MakeTable(table *Table) error {
 		}
 	}
 	return nil
+}
+
+// isMade tells whether a table has its chains, with what is shared. To make a chain that is there is a change, too, and who closes a
+// connection after that, while all other changes wait, waits for packets in flight.
+func (b *Batch) isMade(table *Table) bool {
+	return !slices.ContainsFunc(table.Chains, func(c Chain) bool { return !b.hasMade(table, &c) })
+}
+
+func (b *Batch) hasMade(t *Table, c *Chain) bool {
+	data, err := netlink.MarshalAttributes([]netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, t.Name), text(unix.NFTA_CHAIN_NAME, c.Name)})
+	if err != nil {
+		return false
+	}
+	answers, err := b.Execute(message(unix.NFT_MSG_GETCHAIN, 0, t.Family, data))
+	if err != nil || len(answers) != 1 || !c.isAt(answers[0].Data[min(nfgenmsgSize, len(answers[0].Data)):]) {
+		return false
+	}
+	if c.Rules == nil {
+		return true
+	}
+	existing, err := b.Of(t, c.Name)
+	return err == nil && SameRules(existing, c.Rules, t.Family)
+}
+
+// isAt tells whether packets enter a chain that was found where they have to.
+func (c *Chain) isAt(found []byte) bool {
+	hook := valueOf(found, unix.NFTA_CHAIN_HOOK)
+	if c.Hook == nil || hook == nil {
+		return c.Hook == nil && hook == nil
+	}
+	return stringOf(found, unix.NFTA_CHAIN_TYPE) == c.Hook.kind() &&
+		numberOf(hook, unix.NFTA_HOOK_HOOKNUM) == uint32(*c.Hook.Number) && numberOf(hook, unix.NFTA_HOOK_PRIORITY) == uint32(*c.Hook.Priority)
 }
 
 // ReplaceTable makes a table anew with all that it has, or only deletes the present one.
@@ -144,17 +182,21 @@ func (b *Batch) addTable(t *Table) {
 	}, nftaTableUserdata, t.Comment))
 }
 
+// kind is the type of a chain that is there.
+func (h *Hook) kind() string {
+	if h.Filters {
+		return string(nftables.ChainTypeFilter)
+	}
+	return string(nftables.ChainTypeNAT)
+}
+
 func (b *Batch) addChain(t *Table, c *Chain) {
 	attrs := []netlink.Attribute{
 		text(unix.NFTA_CHAIN_TABLE, t.Name),
 		text(unix.NFTA_CHAIN_NAME, c.Name),
 	}
 	if c.Hook != nil {
-		kind := nftables.ChainTypeNAT
-		if c.Hook.Filters {
-			kind = nftables.ChainTypeFilter
-		}
-		attrs = append(attrs, text(unix.NFTA_CHAIN_TYPE, string(kind)), b.nested(unix.NFTA_CHAIN_HOOK,
+		attrs = append(attrs, text(unix.NFTA_CHAIN_TYPE, c.Hook.kind()), b.nested(unix.NFTA_CHAIN_HOOK,
 			number(unix.NFTA_HOOK_HOOKNUM, uint32(*c.Hook.Number)),
 			number(unix.NFTA_HOOK_PRIORITY, uint32(*c.Hook.Priority))))
 	}

@@ -127,8 +127,12 @@ func TestRootChange(t *testing.T) {
 			return err
 		}
 		_, before := list()
-		if err := build(); err != nil {
+		generation, err := socket.Generation()
+		if err = errors.Join(err, build()); err != nil {
 			return err
+		}
+		if now, err := socket.Generation(); now != generation {
+			t.Errorf("a table that is made was changed: generation %d, %v, want %d", now, err, generation)
 		}
 		err = socket.Change(func(b *netfilter.Batch) error { b.DeleteChain(table, "none"); return nil })
 		if comments, after := list(); !errors.Is(err, unix.ENOENT) || comments != "one two " || after != before {
@@ -158,6 +162,65 @@ func TestRootChange(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRootMadeTable: what is not as it has to be is made, or is an error, and a table that goes meanwhile is made anew.
+func TestRootMadeTable(t *testing.T) {
+	roottest.Require(t)
+	hook := &netfilter.Hook{Number: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource}
+	table := &netfilter.Table{Family: netfilter.INet, Name: "t", Chains: []netfilter.Chain{{Name: "plain"}, {Name: "nat", Hook: hook}}}
+	for name, test := range map[string]struct {
+		before, meanwhile []string
+		refused           bool
+	}{
+		"nothing":                 {},
+		"one chain":               {before: []string{"add table inet t", "add chain inet t plain"}},
+		"a chain without a hook":  {before: []string{"add table inet t", "add chain inet t plain", "add chain inet t nat"}, refused: true},
+		"a chain at another hook": {before: []string{"add table inet t", "add chain inet t plain", "add chain inet t nat { type nat hook output priority 100; }"}, refused: true},
+		"a chain of another kind": {before: []string{"add table inet t", "add chain inet t plain", "add chain inet t nat { type filter hook postrouting priority 100; }"}, refused: true},
+		"another priority":        {before: []string{"add table inet t", "add chain inet t plain", "add chain inet t nat { type nat hook postrouting priority 90; }"}, refused: true},
+		"gone meanwhile": {
+			before:    []string{"add table inet t", "add chain inet t plain", "add chain inet t nat { type nat hook postrouting priority 100; }"},
+			meanwhile: []string{"delete table inet t"},
+		},
+	} {
+		empty, err := netns.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = empty.Do(func() error {
+			nft := func(commands []string) {
+				for _, command := range commands {
+					sandbox.Run(t, "nft", command)
+				}
+			}
+			nft(test.before)
+			socket, err := netfilter.Dial(t.Context())
+			if err != nil {
+				return err
+			}
+			defer socket.Close()
+			err = socket.Change(func(b *netfilter.Batch) error {
+				err := b.MakeTable(table)
+				b.AddRule(table, netfilter.Rule{Chain: "plain", Comment: "one", Exprs: netfilter.PortMatch(6, 80)})
+				nft(test.meanwhile)
+				test.meanwhile = nil
+				return err
+			})
+			if (err != nil) != test.refused {
+				t.Errorf("%s: %v, refused %t", name, err, test.refused)
+			}
+			want := map[bool]string{false: "hook postrouting priority srcnat", true: "chain nat"}[test.refused]
+			if listed := sandbox.Run(t, "nft", "list", "table", "inet", "t"); !strings.Contains(listed, want) || strings.Contains(listed, "one") == test.refused {
+				t.Errorf("%s: %s", name, listed)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = empty.Close()
 	}
 }
 

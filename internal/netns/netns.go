@@ -263,7 +263,8 @@ func openAside(path string) (vishns.NsHandle, error) {
 	if err != nil {
 		return vishns.GetFromPath(path)
 	}
-	defer unix.Close(tree) //nolint:errcheck // it ends with the handle
+	// The handle has the mount until it is closed. To end this one, the kernel waits for what may read mounts: nothing has to wait for that.
+	defer func() { go unix.Close(tree) }() //nolint:errcheck // read only
 	handle, err := vishns.GetFromPath(fmt.Sprintf("/proc/self/fd/%d", tree))
 	if errors.Is(err, unix.ENOENT) { // there is no /proc, and the namespace is not missing
 		return vishns.GetFromPath(path)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
@@ -15,21 +14,25 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/inprocess/iface"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// bridges is held while a bridge is made or gets an address: two networks of an allocation
+// bridges has a lock for each bridge, which is held while it is made or gets an address: several attachments
 // may share one.
-var bridges sync.Mutex
+var bridges files.KeyLocks
 
 // ensureBridge makes the bridge if it is missing, with a MAC, a random one if it is nil, and sets it up. One that
 // is there stays as it is: it may be the host's way to its network.
 func (conf *config) ensureBridge(c *plugin.Call, mac net.HardwareAddr) (*netlink.Bridge, error) {
-	bridges.Lock()
-	defer bridges.Unlock()
+	unlock, err := bridges.Lock(c.Ctx, conf.Bridge)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	bridge, err := bridgeByName(conf.Bridge)
 	var missing netlink.LinkNotFoundError
 	made := false
@@ -139,8 +142,11 @@ func (conf *config) connect(bridge *netlink.Bridge, link netlink.Link, vlan int,
 // addGateways gives the gateways of both families, IPv4 first, to the bridge, or to its port
 // for the VLAN, and turns forwarding on.
 func (conf *config) addGateways(c *plugin.Call, bridge *netlink.Bridge, gateways []net.IPNet, result *current.Result) error {
-	bridges.Lock()
-	defer bridges.Unlock()
+	unlock, err := bridges.Lock(c.Ctx, conf.Bridge)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for _, wantV4 := range []bool{true, false} {
 		found := false
 		for _, gateway := range gateways {

@@ -144,7 +144,7 @@ func (conf *config) repairGateways(c *plugin.Call, bridge *netlink.Bridge, resul
 		return err
 	}
 	for _, gateway := range recordedGateways(c, result) {
-		if err := conf.repairGateway(c.Repair, bridge, gateway); err != nil {
+		if err := conf.repairGateway(c, bridge, gateway); err != nil {
 			return err
 		}
 		if err := c.RepairForwarding(links.IsIPv4(gateway.IP)); err != nil {
@@ -172,9 +172,12 @@ func (conf *config) gatewayLink() string {
 	return conf.Bridge
 }
 
-func (conf *config) repairGateway(r *remedy.Repair, bridge *netlink.Bridge, gateway net.IPNet) error {
-	bridges.Lock()
-	defer bridges.Unlock()
+func (conf *config) repairGateway(c *plugin.Call, bridge *netlink.Bridge, gateway net.IPNet) error {
+	unlock, err := bridges.Lock(c.Ctx, conf.Bridge)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	link, err := links.Find(conf.gatewayLink())
 	if err != nil {
 		return err
@@ -189,7 +192,7 @@ func (conf *config) repairGateway(r *remedy.Repair, bridge *netlink.Bridge, gate
 		}
 	}
 	what := fmt.Sprintf("address %s of %s", gateway.String(), conf.gatewayLink())
-	return r.Ensure(what, func() error { return conf.addGateway(bridge, gateway, &current.Result{}) })
+	return c.Repair.Ensure(what, func() error { return conf.addGateway(bridge, gateway, &current.Result{}) })
 }
 
 // repairVLANPort makes the port for the VLAN that exists a port of the bridge again.

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
@@ -30,12 +31,16 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 		}
 	}
 	var veth *netlink.Veth
+	lock, err := lockOf(namespace)
+	if err != nil {
+		return nil, nil, err
+	}
 	err = within.Namespace(namespace, func(hostNS ns.NetNS) error {
 		veth = links.NewVeth(c.IfName, mtu, hostNS)
 		if own != nil {
 			veth.HardwareAddr = own
 		}
-		inside, err = makeInside(c, veth)
+		inside, err = makeInside(c, lock, veth)
 		return err
 	})
 	if err != nil {
@@ -58,18 +63,28 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 	return host, inside, nil
 }
 
-// making is held while a pair is made, and alone while new interfaces of its namespace come without IPv6.
-var making sync.RWMutex
+// making has a lock for each namespace, by its inode: it is held while a pair is made there, and alone while new interfaces of the
+// namespace come without IPv6. Namespaces may share one.
+var making [64]sync.RWMutex
 
-// makeInside makes the pair in this namespace, without IPv6 if the network has none.
-func makeInside(c *plugin.Call, veth *netlink.Veth) (inside netlink.Link, err error) {
+// lockOf returns the lock of a namespace.
+func lockOf(namespace ns.NetNS) (*sync.RWMutex, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(namespace.Fd()), &stat); err != nil {
+		return nil, fmt.Errorf("identify namespace %s: %w", namespace.Path(), err)
+	}
+	return &making[stat.Ino%uint64(len(making))], nil
+}
+
+// makeInside makes the pair in this namespace, which lock belongs to, without IPv6 if the network has none.
+func makeInside(c *plugin.Call, lock *sync.RWMutex, veth *netlink.Veth) (inside netlink.Link, err error) {
 	if !c.IPv6Off {
-		making.RLock()
-		defer making.RUnlock()
+		lock.RLock()
+		defer lock.RUnlock()
 		return links.MakeVeth(veth)
 	}
-	making.Lock()
-	defer making.Unlock()
+	lock.Lock()
+	defer lock.Unlock()
 	if err = netns.SuspendIPv6(&c.Sysctls); err == nil {
 		inside, err = links.MakeVeth(veth)
 	}

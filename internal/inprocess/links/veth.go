@@ -20,6 +20,8 @@ import (
 func NewVeth(name string, mtu int, peerNS ns.NetNS) *netlink.Veth {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, NewMAC()
+	// Else the kernel makes one for each processor, uses one, and waits for packets in flight, while all that changes links waits.
+	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1
 	return &netlink.Veth{LinkAttrs: attrs, PeerHardwareAddr: newPortMAC(), PeerNamespace: netlink.NsFd(int(peerNS.Fd()))}
 }
 

@@ -32,6 +32,8 @@ type Batch struct {
 	made map[string]bool
 	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
 	isGuarded bool
+	// echoes are called with the handles of rules that the kernel echoes, in their order.
+	echoes []func(handle uint64)
 }
 
 // attempts is how often a batch is tried: between listing and removing, another
@@ -181,14 +183,29 @@ func (b *Batch) DeleteChain(t *Table, chain string) {
 // been made anew meanwhile, as a reload of all rules does.
 func (b *Batch) DeleteRule(t *Table, chain string, rule ListedRule) {
 	b.isGuarded = true
-	handle := netlink.Attribute{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule.Handle)}
-	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handle))
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handleOf(rule.Handle)))
+}
+
+func handleOf(rule uint64) netlink.Attribute {
+	return netlink.Attribute{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule)}
 }
 
 // AddRule appends a rule to its chain.
 func (b *Batch) AddRule(t *Table, rule Rule) {
 	exprs := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(t.Family, rule.Exprs)...)
 	b.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, t.Family, withComment(t.chain(rule.Chain, exprs), unix.NFTA_RULE_USERDATA, rule.Comment))
+}
+
+// mostEchoes is how many rules of a batch the kernel echoes: more would not fit into the socket beside the answer.
+const mostEchoes = 32
+
+// AddEchoedRule is AddRule. made is called with the handle of the rule when the batch is executed, unless that has more rules than
+// are echoed: then none of them has a handle that is known.
+func (b *Batch) AddEchoedRule(t *Table, rule Rule, made func(handle uint64)) {
+	b.AddRule(t, rule)
+	if b.echoes = append(b.echoes, made); len(b.echoes) <= mostEchoes {
+		b.messages[len(b.messages)-1].Header.Flags |= netlink.Echo
+	}
 }
 
 func (b *Batch) expressions(family Family, exprs []expr.Any) []netlink.Attribute {

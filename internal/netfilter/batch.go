@@ -82,7 +82,7 @@ func (b *Batch) MakeTable(table *Table) error {
 		}
 		b.FlushChain(table, chain.Name)
 		for _, rule := range chain.Rules {
-			b.AddRule(table, rule)
+			b.addRule(table, rule)
 		}
 	}
 	return nil
@@ -106,7 +106,7 @@ func (b *Batch) newTable(t *Table) {
 	for i := range t.Chains {
 		b.addChain(t, &t.Chains[i])
 		for _, rule := range t.Chains[i].Rules {
-			b.AddRule(t, rule)
+			b.addRule(t, rule)
 		}
 	}
 }
@@ -190,8 +190,8 @@ func handleOf(rule uint64) netlink.Attribute {
 	return netlink.Attribute{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule)}
 }
 
-// AddRule appends a rule to its chain.
-func (b *Batch) AddRule(t *Table, rule Rule) {
+// addRule appends a rule to its chain.
+func (b *Batch) addRule(t *Table, rule Rule) {
 	exprs := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(t.Family, rule.Exprs)...)
 	b.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, t.Family, withComment(t.chain(rule.Chain, exprs), unix.NFTA_RULE_USERDATA, rule.Comment))
 }
@@ -199,10 +199,10 @@ func (b *Batch) AddRule(t *Table, rule Rule) {
 // mostEchoes is how many rules of a batch the kernel echoes: more would not fit into the socket beside the answer.
 const mostEchoes = 32
 
-// AddEchoedRule is AddRule. made is called with the handle of the rule when the batch is executed, unless that has more rules than
-// are echoed: then none of them has a handle that is known.
+// AddEchoedRule appends a rule to its chain. made is called with its handle when the batch is executed, unless that has more rules
+// than are echoed: then no handle is known.
 func (b *Batch) AddEchoedRule(t *Table, rule Rule, made func(handle uint64)) {
-	b.AddRule(t, rule)
+	b.addRule(t, rule)
 	if b.echoes = append(b.echoes, made); len(b.echoes) <= mostEchoes {
 		b.messages[len(b.messages)-1].Header.Flags |= netlink.Echo
 	}

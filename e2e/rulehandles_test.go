@@ -20,6 +20,7 @@ import (
 // reload that gives the handles to those of others.
 func TestRuleHandles(t *testing.T) {
 	t.Setenv("ALLOCNET_EXECUTOR", "auto")
+	sandbox.FlushRules(t) // other tests leave what all share, which this one removes
 	h := newHost(t)
 	h.changedNetwork(changedBridge+`, "ipMasqBackend": "nftables"`, `, {"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": true}}`)
 	defer sandbox.Run(t, "sh", "-ec", "ip link del change0; nft delete table inet cni_plugins_masquerade; nft delete table ip cni_hostport")

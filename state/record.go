@@ -171,6 +171,9 @@ type Attachment struct {
 	// IPTables is which program iptables was at ADD: "nft", "legacy", or empty for unknown. Rules of one
 	// are none of the other's.
 	IPTables string `json:"iptables,omitempty"`
+	// RuleHandles are those of its rules in nftables, as far as ADD knows them: by "FAMILY TABLE CHAIN". They prove nothing: after a
+	// reload of all rules they are those of others.
+	RuleHandles map[string][]uint64 `json:"ruleHandles,omitempty"`
 	// PluginDirs are where the plugins were found.
 	PluginDirs []string `json:"pluginDirs,omitempty"`
 	// DependsOn names the interfaces whose attachments this one has to follow. An

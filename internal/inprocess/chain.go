@@ -30,6 +30,8 @@ type Chain struct {
 	Repair *remedy.Repair
 	// IPTables is which iptables makes the rules, or has made them. Empty: that of the host.
 	IPTables rules.Kind
+	// RuleHandles are those of rules.Set.
+	RuleHandles map[string][]uint64
 	// IPv6Off has ADD make interfaces without IPv6.
 	IPv6Off bool
 
@@ -86,7 +88,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	if err != nil {
 		return nil, err
 	}
-	c.changes.Rules.Kind, c.changes.Rules.Repair = c.IPTables, c.Repair
+	c.changes.Rules.Kind, c.changes.Rules.Handles, c.changes.Rules.Repair = c.IPTables, c.RuleHandles, c.Repair
 	call.Changes, call.IPAM, call.Repair, call.IPv6Off = &c.changes, c.ipam, c.Repair, c.IPv6Off
 	p, ok := plugins[name]
 	if !ok {

@@ -34,6 +34,8 @@ type Batch struct {
 	again bool
 	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
 	isGuarded bool
+	// echoes are called with the handles of rules that the kernel echoes, in their order.
+	echoes []func(handle uint64)
 }
 
 // attempts is how often a batch is tried: between listing and removing, another
@@ -85,7 +87,7 @@ func (b *Batch) MakeTable(table *Table) error {
 		}
 		b.FlushChain(table, chain.Name)
 		for _, rule := range chain.Rules {
-			b.AddRule(table, rule)
+			b.addRule(table, rule)
 		}
 	}
 	return nil
@@ -140,7 +142,7 @@ func (b *Batch) newTable(t *Table) {
 	for i := range t.Chains {
 		b.addChain(t, &t.Chains[i])
 		for _, rule := range t.Chains[i].Rules {
-			b.AddRule(t, rule)
+			b.addRule(t, rule)
 		}
 	}
 }
@@ -220,14 +222,29 @@ func (b *Batch) DeleteChain(t *Table, chain string) {
 // been made anew meanwhile, as a reload of all rules does.
 func (b *Batch) DeleteRule(t *Table, chain string, rule ListedRule) {
 	b.isGuarded = true
-	handle := netlink.Attribute{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule.Handle)}
-	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handle))
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handleOf(rule.Handle)))
 }
 
-// AddRule appends a rule to its chain.
-func (b *Batch) AddRule(t *Table, rule Rule) {
+func handleOf(rule uint64) netlink.Attribute {
+	return netlink.Attribute{Type: unix.NFTA_RULE_HANDLE, Data: binaryutil.BigEndian.PutUint64(rule)}
+}
+
+// addRule appends a rule to its chain.
+func (b *Batch) addRule(t *Table, rule Rule) {
 	exprs := b.nested(unix.NFTA_RULE_EXPRESSIONS, b.expressions(t.Family, rule.Exprs)...)
 	b.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, t.Family, withComment(t.chain(rule.Chain, exprs), unix.NFTA_RULE_USERDATA, rule.Comment))
+}
+
+// mostEchoes is how many rules of a batch the kernel echoes: more would not fit into the socket beside the answer.
+const mostEchoes = 32
+
+// AddEchoedRule appends a rule to its chain. made is called with its handle when the batch is executed, unless that has more rules
+// than are echoed: then no handle is known.
+func (b *Batch) AddEchoedRule(t *Table, rule Rule, made func(handle uint64)) {
+	b.addRule(t, rule)
+	if b.echoes = append(b.echoes, made); len(b.echoes) <= mostEchoes {
+		b.messages[len(b.messages)-1].Header.Flags |= netlink.Echo
+	}
 }
 
 func (b *Batch) expressions(family Family, exprs []expr.Any) []netlink.Attribute {

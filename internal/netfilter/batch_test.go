@@ -203,7 +203,7 @@ func TestRootMadeTable(t *testing.T) {
 			defer socket.Close()
 			err = socket.Change(func(b *netfilter.Batch) error {
 				err := b.MakeTable(table)
-				b.AddRule(table, netfilter.Rule{Chain: "plain", Comment: "one", Exprs: netfilter.PortMatch(6, 80)})
+				b.AddEchoedRule(table, netfilter.Rule{Chain: "plain", Comment: "one", Exprs: netfilter.PortMatch(6, 80)}, func(uint64) {})
 				nft(test.meanwhile)
 				test.meanwhile = nil
 				return err

@@ -137,11 +137,8 @@ func (s *Socket) Listings() *Listings { return &Listings{Socket: s} }
 
 // Of returns the rules of a chain, none if there is no such chain.
 func (l *Listings) Of(t *Table, chain string) ([]ListedRule, error) {
-	if l.rules == nil {
-		l.rules = map[string][]ListedRule{}
-		l.generation, _ = l.Generation() // without it a batch is not guarded
-	}
-	key := t.key() + " " + chain
+	l.begin()
+	key := Place(t, chain)
 	if rules, ok := l.rules[key]; ok {
 		return rules, nil
 	}
@@ -149,3 +146,20 @@ func (l *Listings) Of(t *Table, chain string) ([]ListedRule, error) {
 	l.rules[key] = rules
 	return rules, err
 }
+
+// Rule returns a rule of a chain by its handle; ok is false if there is none, or it is not known.
+func (l *Listings) Rule(t *Table, chain string, handle uint64) (rule ListedRule, ok bool) {
+	l.begin()
+	return l.rule(t, chain, handle)
+}
+
+// begin notes the generation before the first listing.
+func (l *Listings) begin() {
+	if l.rules == nil {
+		l.rules = map[string][]ListedRule{}
+		l.generation, _ = l.Generation() // without it a batch is not guarded
+	}
+}
+
+// Place names a chain of this network namespace: FAMILY TABLE CHAIN.
+func Place(t *Table, chain string) string { return t.key() + " " + chain }

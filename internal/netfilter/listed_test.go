@@ -31,7 +31,7 @@ var testTable = &Table{Family: INet, Name: "t", Chains: []Chain{{Name: "c", Rule
 func payloadOf(t testing.TB, rule Rule) []byte {
 	t.Helper()
 	b := &Batch{}
-	b.AddRule(testTable, rule)
+	b.addRule(testTable, rule)
 	if b.err != nil {
 		t.Fatal(b.err)
 	}

@@ -67,38 +67,57 @@ func (s *Socket) send(b *Batch) error {
 		}
 		begin.Data = append(begin.Data, data...)
 	}
-	return s.execute(append(append([]netlink.Message{begin}, b.messages...), batchMessage(unix.NFNL_MSG_BATCH_END)), len(b.messages))
+	echoed, err := s.execute(append(append([]netlink.Message{begin}, b.messages...), batchMessage(unix.NFNL_MSG_BATCH_END)), len(b.messages))
+	if err == nil && len(echoed) == len(b.echoes) {
+		for i, made := range b.echoes {
+			made(echoed[i].Handle)
+		}
+	}
+	return err
 }
 
 // Accepts tells whether the kernel could make a table with its rules. It discards a batch that does not end.
 func (s *Socket) Accepts(t *Table) bool {
 	b := &Batch{}
 	b.newTable(t)
-	return b.err == nil && s.execute(append([]netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...), len(b.messages)) == nil
+	if b.err != nil {
+		return false
+	}
+	_, err := s.execute(append([]netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...), len(b.messages))
+	return err == nil
 }
 
-// execute sends the messages of a batch, and awaits the answer to the last that changes something.
-func (s *Socket) execute(messages []netlink.Message, last int) error {
+// execute sends the messages of a batch, and awaits the answer to the last that changes something. It returns the rules that the
+// kernel echoes before.
+func (s *Socket) execute(messages []netlink.Message, last int) (echoed []ListedRule, err error) {
 	size := 0
 	for _, m := range messages {
 		size += unix.NLMSG_HDRLEN + len(m.Data)
 	}
 	if size > sendBuffer {
 		if err := s.SetWriteBuffer(2 * size); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	// One answer is enough: the kernel reports an error in any message, and the success of
 	// the last one after that of the batch.
 	messages[last].Header.Flags |= netlink.Acknowledge
 	if _, err := s.SendMessages(messages); err != nil {
-		return fmt.Errorf("failed to send rules to nftables: %w", err)
+		return nil, fmt.Errorf("failed to send rules to nftables: %w", err)
 	}
-	if _, err := s.Receive(); err != nil {
-		// The old connection may have more answers to the batch.
-		return errors.Join(fmt.Errorf("failed to change nftables: %w", err), s.Close(), s.dial())
+	for {
+		answers, err := s.Receive()
+		if err != nil {
+			// The old connection may have more answers to the batch.
+			return nil, errors.Join(fmt.Errorf("failed to change nftables: %w", err), s.Close(), s.dial())
+		}
+		for _, answer := range answers {
+			if answer.Header.Type == netlink.Error { // with the code of success
+				return echoed, nil
+			}
+			echoed = append(echoed, newListedRule(answer.Data))
+		}
 	}
-	return nil
 }
 
 func batchMessage(kind netlink.HeaderType) netlink.Message {
@@ -131,6 +150,19 @@ func (s *Socket) List(t *Table, chain string) (rules []ListedRule, err error) {
 		return s.visit(t, chain, func(rule ListedRule) bool { rules = append(rules, rule); return true })
 	})
 	return rules, err
+}
+
+// rule returns a rule of a chain by its handle. The kernel looks for it without listing the others.
+func (s *Socket) rule(t *Table, chain string, handle uint64) (rule ListedRule, ok bool) {
+	data, err := netlink.MarshalAttributes(t.chain(chain, handleOf(handle)))
+	if err != nil {
+		return ListedRule{}, false
+	}
+	answers, err := s.Execute(message(unix.NFT_MSG_GETRULE, 0, t.Family, data))
+	if err != nil || len(answers) != 1 {
+		return ListedRule{}, false
+	}
+	return newListedRule(answers[0].Data), true
 }
 
 // HasRule tells whether it is certain that a chain has a rule. It stops at the first one, on
@@ -240,13 +272,35 @@ func ignoreUnsupported(err error) error {
 
 // HasChain tells whether a table has a chain.
 func (s *Socket) HasChain(t *Table, chain string) (bool, error) {
+	_, ok, err := s.FindChain(t, chain)
+	return ok, err
+}
+
+// ListedChain is a chain as the kernel lists it.
+type ListedChain struct {
+	// Handle is less than those of all that its table has got since.
+	Handle uint64
+	// Uses counts the rules of the chain and those that lead to it.
+	Uses int
+}
+
+// FindChain returns a chain of a table; ok is false if there is none.
+func (s *Socket) FindChain(t *Table, chain string) (c ListedChain, ok bool, err error) {
 	data, err := netlink.MarshalAttributes([]netlink.Attribute{
 		text(unix.NFTA_CHAIN_TABLE, t.Name),
 		text(unix.NFTA_CHAIN_NAME, chain),
 	})
 	if err != nil {
-		return false, err
+		return ListedChain{}, false, err
 	}
-	_, err = s.Execute(message(unix.NFT_MSG_GETCHAIN, 0, t.Family, data))
-	return err == nil, ignoreUnsupported(err)
+	answers, err := s.Execute(message(unix.NFT_MSG_GETCHAIN, 0, t.Family, data))
+	if err != nil || len(answers) == 0 {
+		return ListedChain{}, false, ignoreUnsupported(err)
+	}
+	payload := answers[0].Data[min(nfgenmsgSize, len(answers[0].Data)):]
+	if handle := valueOf(payload, unix.NFTA_CHAIN_HANDLE); len(handle) == 8 {
+		c.Handle = binary.BigEndian.Uint64(handle)
+	}
+	c.Uses = int(numberOf(payload, unix.NFTA_CHAIN_USE))
+	return c, true, nil
 }

@@ -120,7 +120,7 @@ func TestUnsent(t *testing.T) {
 		t.Errorf("without a request: %v, %v", messages, err)
 	}
 	b := &Batch{}
-	b.AddRule(testTable, testTable.Chains[0].Rules[0])
+	b.addRule(testTable, testTable.Chains[0].Rules[0])
 	if err := errors.Join(s.Close(), s.send(b)); err == nil || !strings.Contains(err.Error(), "failed to send rules to nftables: ") {
 		t.Errorf("with a closed socket: %v", err)
 	}

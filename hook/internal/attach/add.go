@@ -111,8 +111,9 @@ func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attach
 func commitAdded(ctx context.Context, o *operation.Operation, p *plan.Plan, chains []*operation.Call) error {
 	errs := o.Commit(ctx, chains...)
 	for i, err := range errs {
+		a := p.Added[i].Attachment
+		a.RuleHandles = chains[i].RuleHandles()
 		if err != nil {
-			a := p.Added[i].Attachment
 			errs[i] = o.Failure("attach", *a, a.Attempts, err)
 		}
 	}

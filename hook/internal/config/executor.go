@@ -70,7 +70,7 @@ func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) er
 }
 
 func (x executor) Chain(a state.Attachment, r *remedy.Repair) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), IPv6Off: a.IPv6Off}
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, IPv6Off: a.IPv6Off}
 }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error {

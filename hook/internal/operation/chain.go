@@ -30,6 +30,14 @@ type Call struct {
 	Changes *plugin.Changes
 }
 
+// RuleHandles are state.Attachment.RuleHandles after the commit of ADD.
+func (c *Call) RuleHandles() map[string][]uint64 {
+	if c.Changes == nil {
+		return nil
+	}
+	return c.Changes.Rules.Handles
+}
+
 // Replaces tells whether a chain with these changes is executed in process in place of the
 // plugins that made the attachment. Those may have been of a version that makes other rules.
 func Replaces(changes *plugin.Changes, a state.Attachment) bool {

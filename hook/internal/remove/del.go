@@ -45,7 +45,7 @@ func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment, l
 // RecordUndone records that nothing is left of an attachment.
 func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 	undone := *a
-	undone.Planned, undone.Result = true, nil
+	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
 	if err := o.Lock.Write(undone); err != nil {
 		return err
 	}

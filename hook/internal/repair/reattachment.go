@@ -212,6 +212,7 @@ func attachAgain(ctx context.Context, o *operation.Operation, ns kernel.Namespac
 	if err := o.Commit(ctx, c)[0]; err != nil {
 		return err
 	}
+	a.RuleHandles = c.RuleHandles()
 	if err := onrecord.RequireFormerAddresses(*a); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func commitBatch(s *netfilter.Socket, all []*Set) error {
 				if r.NFTables == nil {
 					continue
 				}
-				if err := r.NFTables.change(b, r.Remove); err != nil {
+				if err := r.NFTables.change(b, c, r.Remove); err != nil {
 					return err
 				}
 			}
@@ -64,8 +64,8 @@ func commitBatch(s *netfilter.Socket, all []*Set) error {
 	})
 }
 
-// change adds or removes the rules of one attachment.
-func (r *NFTables) change(b *netfilter.Batch, remove bool) error {
+// change adds or removes the rules of one attachment, whose handles are in a set.
+func (r *NFTables) change(b *netfilter.Batch, of *Set, remove bool) error {
 	if !remove {
 		if err := b.MakeTable(r.Table); err != nil {
 			return err
@@ -73,7 +73,7 @@ func (r *NFTables) change(b *netfilter.Batch, remove bool) error {
 	}
 	if remove || r.Replace {
 		for _, chain := range r.Chains {
-			owned, _, err := r.Listed(b.Listings, chain)
+			owned, err := r.find(b.Listings, chain, of.Handles[netfilter.Place(r.Table, chain)])
 			if err != nil {
 				return err
 			}
@@ -84,10 +84,26 @@ func (r *NFTables) change(b *netfilter.Batch, remove bool) error {
 	}
 	if !remove {
 		for _, rule := range r.Rules {
-			b.AddRule(r.Table, rule)
+			b.AddEchoedRule(r.Table, rule, func(handle uint64) { of.made(netfilter.Place(r.Table, rule.Chain), handle) })
 		}
 	}
 	return nil
+}
+
+// find returns the rules of the attachment in a chain: those with the handles that it had, unless one of them is not its rule by now.
+// To list the chain takes the longer the more attachments share it.
+func (r *NFTables) find(l *netfilter.Listings, chain string, handles []uint64) ([]netfilter.ListedRule, error) {
+	var found []netfilter.ListedRule
+	for _, handle := range handles {
+		if rule, ok := l.Rule(r.Table, chain, handle); ok && r.Owns(rule.Comment()) {
+			found = append(found, rule)
+		}
+	}
+	if len(found) > 0 && len(found) == len(handles) {
+		return found, nil
+	}
+	owned, _, err := r.Listed(l, chain)
+	return owned, err
 }
 
 // Listed returns the rules of the attachment in a chain, and how many it lacks there.

@@ -5,6 +5,7 @@ package rules
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
@@ -51,7 +53,7 @@ func TestRootRemovalAfterReload(t *testing.T) {
 		}
 		fills := 0
 		err = s.Change(func(b *netfilter.Batch) error {
-			err := publishing(true, "one")[0].Changes[0].NFTables.change(b, true)
+			err := publishing(true, "one")[0].Changes[0].NFTables.change(b, &Set{}, true)
 			if fills++; fills > 1 {
 				return err
 			}
@@ -74,4 +76,74 @@ func TestRootRemovalAfterReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestRootHandles: what the kernel has told of rules finds them without a listing, which would find another rule with the same
+// comment, too. Handles that are of other rules by now, or of none, have the chain listed.
+func TestRootHandles(t *testing.T) {
+	roottest.Require(t)
+	place := netfilter.Place(published, "hostports")
+	for name, test := range map[string]struct {
+		known func(one, two uint64) []uint64
+		left  []string
+	}{
+		"its own":       {func(one, _ uint64) []uint64 { return []uint64{one} }, []string{"two", "one"}},
+		"of another":    {func(_, two uint64) []uint64 { return []uint64{two} }, []string{"two"}},
+		"of none":       {func(uint64, uint64) []uint64 { return []uint64{99} }, []string{"two"}},
+		"one is gone":   {func(one, _ uint64) []uint64 { return []uint64{one, 99} }, []string{"two"}},
+		"they are lost": {func(uint64, uint64) []uint64 { return nil }, []string{"two"}},
+	} {
+		netnstest.Run(t, func() error {
+			s, err := netfilter.Dial(t.Context())
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			made := publishing(false, "one", "two")
+			if err := errors.Join(commitBatch(s, made), commitBatch(s, publishing(false, "one"))); err != nil {
+				return err
+			}
+			one, two := made[0].Handles[place], made[1].Handles[place]
+			if len(one) != 1 || len(two) != 1 || one[0] == two[0] {
+				return fmt.Errorf("%s: handles are %v and %v", name, one, two)
+			}
+			removal := publishing(true, "one")
+			removal[0].Handles = map[string][]uint64{place: test.known(one[0], two[0])}
+			if err := commitBatch(s, removal); err != nil {
+				return err
+			}
+			listed, err := s.List(published, "hostports")
+			var left []string
+			for _, rule := range listed {
+				left = append(left, rule.Comment())
+			}
+			if !slices.Equal(left, test.left) {
+				t.Errorf("%s: left are %v, want %v", name, left, test.left)
+			}
+			return err
+		})
+	}
+}
+
+// TestRootManyRules: of a batch with more rules than the kernel echoes no handle is known.
+func TestRootManyRules(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		s, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		many := publishing(false, "one")
+		r := many[0].Changes[0].NFTables
+		r.Rules = slices.Repeat(r.Rules, 500)
+		if err := commitBatch(s, many); err != nil {
+			return err
+		}
+		listed, err := s.List(published, "hostports")
+		if len(listed) != 500 || len(many[0].Handles) != 0 {
+			t.Errorf("%d rules, handles %v", len(listed), many[0].Handles)
+		}
+		return err
+	})
 }

@@ -36,12 +36,23 @@ type Set struct {
 	Kind Kind
 	// Translations are those that a repair adds.
 	Translations []flows.Translation
+	// Handles are those of the attachment's rules in nftables, by the chain (netfilter.Place): of former ones, and after their commit
+	// those that it added. They may be of other rules by now.
+	Handles map[string][]uint64
 	// Repair is whose rules are added only if they are missing; nil for other verbs than CHECK.
 	Repair *remedy.Repair
 }
 
 // Add adds rules.
 func (s *Set) Add(more ...Change) { s.Changes = append(s.Changes, more...) }
+
+// made notes the handle of a rule that was added.
+func (s *Set) made(place string, handle uint64) {
+	if s.Handles == nil {
+		s.Handles = map[string][]uint64{}
+	}
+	s.Handles[place] = append(s.Handles[place], handle)
+}
 
 // Change are the rules of one plugin for one attachment, of one backend.
 type Change struct {

@@ -204,10 +204,11 @@ func contentLength(r *bufio.Reader) (int, error) {
 	}
 }
 
+// header returns a line of a header. One that is longer than the reader's buffer is an error.
 func header(r *bufio.Reader) (string, error) {
-	line, err := r.ReadString('\n')
+	line, err := r.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return strings.TrimRight(line, "\r\n"), err
+	return strings.TrimRight(string(line), "\r\n"), err
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,8 +16,29 @@ var sections = map[string]func(results) string{
 	"work":     work, "growth": growth, "crowd": crowd, "size": size, "leaks": leaks, "pools": pools, "designs": designs, "span": span, "paths": paths,
 }
 
-// table is a table with the names of its columns, and its rows.
+// isUnmeasured tells whether a cell has no figure.
+func isUnmeasured(cell string) bool { return strings.Trim(cell, "-, ;") == "" }
+
+// measured leaves out the rows and the columns without a figure.
+func measured(columns []string, rows [][]string) ([]string, [][]string) {
+	rows = slices.DeleteFunc(rows, func(row []string) bool { return !slices.ContainsFunc(row[1:], func(c string) bool { return !isUnmeasured(c) }) })
+	for i := len(columns) - 1; i > 0; i-- {
+		if slices.ContainsFunc(rows, func(row []string) bool { return !isUnmeasured(row[i]) }) {
+			continue
+		}
+		columns = slices.Delete(slices.Clone(columns), i, i+1)
+		for j := range rows {
+			rows[j] = slices.Delete(rows[j], i, i+1)
+		}
+	}
+	return columns, rows
+}
+
+// table is a table with the names of its columns, and its rows; empty if nothing of it was measured.
 func table(columns []string, rows [][]string) string {
+	if columns, rows = measured(columns, rows); len(rows) == 0 {
+		return ""
+	}
 	var b strings.Builder
 	align := make([]string, len(columns))
 	for i := range align {

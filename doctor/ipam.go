@@ -144,7 +144,9 @@ func (p poolReport) claims() {
 		own := b.Host.Instance == p.Host.Instance
 		switch {
 		case !own && state != "" && state != "claiming":
-			p.twoOwners(b.Block.String(), b.Host)
+			p.twoOwners(b.Block.String(), "is owned by "+owner(b.Host))
+		case own && state == "lost":
+			p.twoOwners(b.Block.String(), "was another's meanwhile")
 		case !own && b.Host.NodeID != "" && b.Host.NodeID == p.Host.NodeID:
 			p.addWarning(b.Block.String(), "was claimed by this host before its state directory was lost", "run the agent, which adopts the block when no namespace has one of its addresses")
 		case own && state == "":
@@ -163,8 +165,8 @@ func (p poolReport) claims() {
 	p.missing(local)
 }
 
-func (p poolReport) twoOwners(subject string, other ipam.Host) {
-	p.addError(subject, fmt.Sprintf("was this host's, and is owned by %s: both may have assigned the same addresses", owner(other)),
+func (p poolReport) twoOwners(subject, other string) {
+	p.addError(subject, "was this host's, and "+other+": both may have assigned the same addresses",
 		"stop the allocations of this host that have its addresses: allocnet status --json")
 }
 
@@ -194,7 +196,7 @@ func (p poolReport) reserved() {
 		case a.State == ipam.Held && !own[a.Address] && a.Host.Instance == p.Host.Instance && p.Usage.Copied:
 			p.addWarning(a.Address.String(), "is this host's in the store, and has no lease here", "if the copy of this machine took it, stop its allocations, and: nomad var purge -namespace NAMESPACE "+ipam.AddressPath(p.Config.Pool, a.Address))
 		case a.State == ipam.Held && own[a.Address] && a.Host.Instance != p.Host.Instance:
-			p.twoOwners(a.Address.String(), a.Host)
+			p.twoOwners(a.Address.String(), "is owned by "+owner(a.Host))
 		case a.State == ipam.Held && p.Gone[a.Host.NodeID]:
 			p.addWarning(a.Address.String(), fmt.Sprintf("is held by node %s, which Nomad does not know", a.Host.NodeID), "allocnet ipam release --node "+a.Host.NodeID+" "+p.Config.Pool)
 		}

@@ -120,6 +120,10 @@ func TestExaminePool(t *testing.T) {
 			func(f *poolFacts) { f.Overview.Blocks[0].Host = otherHost },
 			[]string{"error 10.91.0.64/26: was this host's, and is owned by two node-2"},
 		},
+		"lost and owned again": {
+			func(f *poolFacts) { f.Usage.Blocks = []pool.BlockUsage{record("10.91.0.64/26", "lost")} },
+			[]string{"error 10.91.0.64/26: was this host's, and was another's meanwhile"},
+		},
 		"a lost reserved address": {
 			func(f *poolFacts) { f.Usage.Reserved = []netip.Addr{netip.MustParseAddr("10.91.0.17")} },
 			[]string{"error 10.91.0.17: was this host's, and is owned by two node-2"},

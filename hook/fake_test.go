@@ -173,7 +173,8 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		Args       struct {
 			Gateway string `json:"gateway"`
 		} `json:"args"`
-		DNS json.RawMessage `json:"dns"`
+		DNS    json.RawMessage   `json:"dns"`
+		Sysctl map[string]string `json:"sysctl"`
 	}
 	if err := json.Unmarshal(c.Stdin, &conf); err != nil {
 		return nil, err
@@ -183,7 +184,7 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 	case path == "" && (c.Verb == "ADD" || c.Verb == "CHECK"):
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "required env variables [CNI_NETNS] missing", "")
 	case c.Verb == "ADD" && conf.PrevResult != nil:
-		return conf.PrevResult, nil
+		return conf.PrevResult, x.namespaces.tune(path, conf.Sysctl)
 	case c.Verb == "ADD":
 		mac, address := fmt.Sprintf("02:00:00:00:00:%02x", number), fmt.Sprintf("10.0.0.%d/24", number)
 		for _, pair := range strings.Split(c.Environ["CNI_ARGS"], ";") { // what is requested
@@ -266,6 +267,17 @@ func (n *fakeNamespaces) failure(op, path string) error {
 		return nil
 	}
 	return n.fail(op, path)
+}
+
+// tune sets parameters, as the plugin tuning does.
+func (n *fakeNamespaces) tune(path string, values map[string]string) (err error) {
+	n.mu.Lock()
+	ns := n.find(path)
+	n.mu.Unlock()
+	for key, value := range values {
+		err = errors.Join(err, ns.SetParameter(strings.ReplaceAll(key, ".", "/"), value))
+	}
+	return err
 }
 
 // create makes a namespace at a path in place of what is there.

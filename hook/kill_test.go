@@ -111,9 +111,9 @@ func install(t *testing.T) installation {
 	t.Helper()
 	m := newMemory(t, nil)
 	m.network(t, "web", `{"type": "bridge", "dns": {"nameservers": ["10.0.0.1"]}}`, "portmap")
-	m.network(t, "storage", `{"type": "macvlan", "args": {"gateway": "10.0.0.254"}, "dns": {"nameservers": ["10.0.0.2"]}}`, "tuning")
+	m.network(t, "storage", `{"type": "macvlan", "args": {"gateway": "10.0.0.254"}, "dns": {"nameservers": ["10.0.0.2"]}}`, `{"type": "tuning", "sysctl": {"net.ipv4.tcp_syncookies": "1"}}`)
 	m.edit(t, "storage", `"plugins"`, `"allocnet": {"routing": "source"}, "plugins"`)
-	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`)
+	m.network(t, "backup", `{"type": "ipvlan", "dns": {"nameservers": ["10.0.0.3"]}}`, `{"type": "tuning", "sysctl": {"net.ipv4.tcp_syncookies": "2"}}`)
 	m.edit(t, "backup", `"plugins"`, `"allocnet": {"ipv6": "off"}, "plugins"`)
 	m.network(t, "first", `{"type": "bridge", "isDefaultGateway": true}`, "portmap")
 	m.network(t, "second", `{"type": "macvlan", "isDefaultGateway": true}`, "tuning")
@@ -122,7 +122,7 @@ func install(t *testing.T) installation {
 
 // pluginsOf are those of the networks.
 var pluginsOf = map[string][]string{
-	"web": {"bridge", "portmap"}, "storage": {"macvlan", "tuning"}, "backup": {"ipvlan"},
+	"web": {"bridge", "portmap"}, "storage": {"macvlan", "tuning"}, "backup": {"ipvlan", "tuning"},
 	"first": {"bridge", "portmap"}, "second": {"macvlan", "tuning"},
 }
 
@@ -362,6 +362,10 @@ func (n killedNamespace) RestoreAcceptRA(iface string, accept bool) error {
 	return n.world.killer.effect("accept_ra of "+iface, func() error { return n.fakeNamespace.RestoreAcceptRA(iface, accept) })
 }
 
+func (n killedNamespace) SetParameter(path, value string) error {
+	return n.world.killer.effect("set "+path, func() error { return n.fakeNamespace.SetParameter(path, value) })
+}
+
 func (n killedNamespace) SwitchIPv6Off(iface string) error {
 	return n.world.killer.effect("IPv6 off on "+iface, func() error { return n.fakeNamespace.SwitchIPv6Off(iface) })
 }
@@ -421,6 +425,7 @@ func (w *world) wantRecorded() {
 		}
 	}
 	w.wantResolvConfs()
+	w.wantParameters()
 	for path, ns := range w.namespaces.at {
 		if ns.suspended {
 			w.t.Errorf("new interfaces in %s have no IPv6", path)
@@ -438,6 +443,26 @@ func (w *world) wantRecorded() {
 	}
 	if len(w.wrong) > 0 {
 		w.t.Errorf("plugins were called for: %v", w.wrong)
+	}
+}
+
+// wantParameters: a parameter that several networks set is as the last one that is attached has it.
+func (w *world) wantParameters() {
+	w.t.Helper()
+	for r := range w.env.Store.List(w.t.Context()) {
+		want, last := "", -1
+		for _, a := range r.Attachments {
+			if value := map[string]string{"storage": "1", "backup": "2"}[a.Network]; value != "" && a.Index > last {
+				want, last = syncookies+"="+value, a.Index
+			}
+		}
+		ns := w.namespaces.at[r.Allocation.Netns]
+		if ns == nil || want == "" {
+			continue
+		}
+		if len(ns.parameters) == 0 || ns.parameters[len(ns.parameters)-1] != want {
+			w.t.Errorf("allocation %s has set the parameters %v, want %s last", r.Allocation.ID, ns.parameters, want)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
@@ -222,6 +223,34 @@ func TestRootMadeTable(t *testing.T) {
 		}
 		_ = empty.Close()
 	}
+}
+
+// TestRootEchoedFirst: the handles of rules are known also where the batch begins with one of them: then the kernel echoes the
+// generation, too.
+func TestRootEchoedFirst(t *testing.T) {
+	roottest.Require(t)
+	table := &netfilter.Table{Family: netfilter.INet, Name: "t", Chains: []netfilter.Chain{{Name: "plain"}}}
+	netnstest.Run(t, func() error {
+		socket, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		for _, want := range [][]uint64{{2, 3}, {4, 5}} {
+			var handles []uint64
+			err := socket.Change(func(b *netfilter.Batch) error {
+				err := b.MakeTable(table)
+				for range want {
+					b.AddEchoedRule(table, netfilter.Rule{Chain: "plain", Exprs: netfilter.PortMatch(6, 80)}, func(handle uint64) { handles = append(handles, handle) })
+				}
+				return err
+			})
+			if err != nil || !slices.Equal(handles, want) {
+				t.Errorf("%v, and the handles are %v, want %v", err, handles, want)
+			}
+		}
+		return nil
+	})
 }
 
 // TestRootDeleteAfterReload: if all rules are made anew between the listing and the batch, the handle that was listed is that of another

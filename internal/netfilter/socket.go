@@ -115,7 +115,9 @@ func (s *Socket) execute(messages []netlink.Message, last int) (echoed []ListedR
 			if answer.Header.Type == netlink.Error { // with the code of success
 				return echoed, nil
 			}
-			echoed = append(echoed, newListedRule(answer.Data))
+			if answer.Header.Type == netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE) { // and not the generation
+				echoed = append(echoed, newListedRule(answer.Data))
+			}
 		}
 	}
 }

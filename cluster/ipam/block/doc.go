@@ -73,5 +73,6 @@
 // restored. Its owner creates it again when it verifies, which agents do at least every 10 s,
 // and hosts that saw the block owned do not claim it for a while. A host that never saw it, or
 // an owner that is cut from the store at that time, is not protected: the owner finds its
-// block owned by another, closes it and reports it.
+// block owned by another, closes it and reports it. It stays closed when a further restore makes it
+// the owner again: the other one may have addresses of it.
 package block

@@ -237,6 +237,8 @@ func (g *ghost) judge(s *fakeStore, r *request, x *fakeHost) {
 		s.counts["excused: the owner did not verify"]++
 	case y.twin != nil && !y.couldObject():
 		s.counts["excused: claimed again by a twin to which the other could not object"]++
+	case x.hasLost(r.path) && y.hasLost(r.path): // neither gives out more addresses of it
+		s.counts["excused: both had lost the block before"]++
 	case !y.verifiedIn(g.present[r.path]+staleness, vanished):
 		s.counts["excused: the block was unknown to the claimer"]++
 	default:
@@ -325,6 +327,9 @@ func (h *fakeHost) pathOf(n *namespace) string {
 func (h *fakeHost) hasRecord(path string) bool {
 	return slices.ContainsFunc(h.records().Blocks, func(r Record) bool { return ipam.BlockPath(h.config.Pool, r.Block) == path })
 }
+
+// hasLost tells whether a block on record is another's, or was.
+func (h *fakeHost) hasLost(path string) bool { return h.hasRecord(path) && !h.keeps(path) }
 
 // keeps tells whether a block on record is not another's.
 func (h *fakeHost) keeps(path string) bool {
@@ -421,6 +426,9 @@ func (h *fakeHost) checkNew(n *namespace) {
 	}
 	if n.since-h.answered > defaultFence {
 		h.fail("%s gave out %s, but the store has not answered for %s", h, n.address, n.since-h.answered)
+	}
+	if slices.ContainsFunc(h.namespaces, func(m *namespace) bool { return m.lost && m.since >= h.created && h.pathOf(m) == path }) {
+		h.fail("%s gave out %s of a block that was another's meanwhile, which may have given it out, too", h, n.address)
 	}
 	g := &h.store.ghost
 	if slices.Contains(g.owners(h.store, h.store.entries, path), h) {

@@ -89,6 +89,8 @@ type namespace struct {
 	// then.
 	since    time.Duration
 	informed bool
+	// lost: the host has verified since, and its block was another's.
+	lost bool
 	// by is the ADD that made the lease.
 	by *process
 }
@@ -306,9 +308,17 @@ func (h *fakeHost) verify() {
 	if len(recovered) > 0 || errRecover != nil {
 		h.logf("%s recovered %v: %v", h, recovered, errRecover)
 	}
+	h.noteLost()
 	if err == nil || onlyTwin(err) {
 		h.verifications = append(h.verifications, verification{start, h.now})
 		h.counts["verified"]++
+	}
+}
+
+// noteLost notes of which namespaces the host knows that their blocks were another's.
+func (h *fakeHost) noteLost() {
+	for _, n := range h.namespaces {
+		n.lost = n.lost || h.hasLost(h.pathOf(n))
 	}
 }
 

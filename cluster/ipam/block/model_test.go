@@ -398,6 +398,9 @@ func (h *fakeHost) recover() {
 		h.agent = h.open()
 	}
 	h.files = maps.Clone(h.backup)
+	for _, n := range h.namespaces {
+		n.lost = false
+	}
 	h.start(h, "ADD", h.add)
 }
 

@@ -26,7 +26,7 @@ const (
 	Held State = "held"
 	// Releasing: the block is to be given back. No address of it is in use.
 	Releasing State = "releasing"
-	// Lost: the store has the block as another host's. Addresses that are in use stay.
+	// Lost: the store has the block as another host's, or has had it. Addresses that are in use stay.
 	Lost State = "lost"
 )
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -126,5 +127,33 @@ func TestRestoredBeforeEndpoint(t *testing.T) {
 	w.drain()
 	if content := w.store.entries[path].Content; !bytes.Equal(content, claimed.Content) {
 		t.Errorf("the block of another host is said to be %s", content)
+	}
+}
+
+// TestOwnedAgain: a block that was another host's, and is this host's again after the servers were restored, gives out no
+// more addresses: the other one may have some. It is given back when this host has none.
+func TestOwnedAgain(t *testing.T) {
+	for name, has := range map[string]bool{"the snapshot has its entry": true, "the snapshot lacks it": false} {
+		t.Run(name, func(t *testing.T) {
+			w, h := quietWorld(t)
+			before := w.store.snapshot
+			path := w.giveAway(t, w.hosts[1])
+			w.quiet(1)
+			if !has {
+				before.entries = maps.Clone(before.entries)
+				delete(before.entries, path)
+			}
+			w.store.restore(before, false)
+			w.quiet(3)
+			owners := w.store.ghost.owners(w.store, w.store.entries, path)
+			if o := h.overview(t); !slices.Equal(owners, []*fakeHost{h}) || len(o.Open()) > 0 {
+				t.Errorf("the block is in the store as that of %v, and open are %v", owners, o.Open())
+			}
+			w.del(h, h.namespaces...)
+			w.quiet(7)
+			if left := h.records().Blocks; w.count() > 0 || len(left) > 0 {
+				t.Errorf("the store still has %d blocks, and the host %+v", w.count(), left)
+			}
+		})
 	}
 }

@@ -190,8 +190,21 @@ func (v *verifier) compare(ctx context.Context, r Record, o *owner, err error) e
 		return fmt.Errorf("block %s: %w: it changes at the moment", r.Block, ipam.ErrConflict)
 	case !o.ours || o.isOfCopy:
 		return v.lose(ctx, r, o)
+	case r.State == Lost:
+		return v.giveBack(ctx, r, o)
 	}
 	return v.s.keep(ctx, r, r.found(o))
+}
+
+// giveBack keeps a block closed that was another's and is this host's again, after a further restore: the other one may
+// still have addresses of it. It is given back when this host has none, so that another one that has some can claim it.
+func (v *verifier) giveBack(ctx context.Context, r Record, o *owner) error {
+	used, err := v.s.l.ledger.used(ctx, r.Block)
+	if err != nil || used {
+		return err
+	}
+	now := r.found(o)
+	return v.s.replace(ctx, r, now.as(Releasing, now.Claim, now.Index))
 }
 
 // assert creates the missing entry of a block again, and that of the pool, which a snapshot of
@@ -218,7 +231,10 @@ func (v *verifier) assert(ctx context.Context, r Record) error {
 		return fmt.Errorf("create block %s again: %w", r.Block, err)
 	}
 	s.l.Logger.Warn("a block of this host was missing from the store and was created again", "pool", config.Pool, "block", r.Block)
-	return errors.Join(s.replace(ctx, r, r.as(Held, r.Claim, index)), s.agree(ctx))
+	if r.State == Held {
+		err = s.replace(ctx, r, r.as(Held, r.Claim, index))
+	}
+	return errors.Join(err, s.agree(ctx))
 }
 
 // lose closes a block that the store has as another's. What is in use stays.

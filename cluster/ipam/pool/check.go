@@ -28,7 +28,7 @@ func check(c *ipam.Config, owner ipam.Owner, address netip.Addr, have []netip.Ad
 	case i < 0:
 		return fmt.Errorf("%w: %s is of the block %s, which this host does not have", ipam.ErrNoLease, address, b)
 	case held.Blocks[i].State == block.Lost:
-		return fmt.Errorf("%w: %s is of the block %s, which another host owns", ipam.ErrNoLease, address, b)
+		return fmt.Errorf("%w: %s is of the block %s, which another host owns, or owned meanwhile", ipam.ErrNoLease, address, b)
 	}
 	return nil
 }

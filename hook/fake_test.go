@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -184,7 +185,7 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 	case path == "" && (c.Verb == "ADD" || c.Verb == "CHECK"):
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "required env variables [CNI_NETNS] missing", "")
 	case c.Verb == "ADD" && conf.PrevResult != nil:
-		return conf.PrevResult, x.namespaces.tune(path, conf.Sysctl)
+		return conf.PrevResult, x.namespaces.tune(path, iface, conf.Sysctl)
 	case c.Verb == "ADD":
 		mac, address := fmt.Sprintf("02:00:00:00:00:%02x", number), fmt.Sprintf("10.0.0.%d/24", number)
 		for _, pair := range strings.Split(c.Environ["CNI_ARGS"], ";") { // what is requested
@@ -270,12 +271,12 @@ func (n *fakeNamespaces) failure(op, path string) error {
 }
 
 // tune sets parameters, as the plugin tuning does.
-func (n *fakeNamespaces) tune(path string, values map[string]string) (err error) {
+func (n *fakeNamespaces) tune(path, iface string, values map[string]string) (err error) {
 	n.mu.Lock()
 	ns := n.find(path)
 	n.mu.Unlock()
 	for key, value := range values {
-		err = errors.Join(err, ns.SetParameter(strings.ReplaceAll(key, ".", "/"), value))
+		err = errors.Join(err, ns.SetParameter(strings.NewReplacer(".", "/", "IFNAME", iface).Replace(key), value))
 	}
 	return err
 }
@@ -512,13 +513,16 @@ func (n *fakeNamespace) SetAcceptRA(iface string, accept bool) error {
 	return nil
 }
 
-// SetParameter notes it.
+// SetParameter notes it. There is none of an interface that does not exist.
 func (n *fakeNamespace) SetParameter(path, value string) error {
 	if err := n.all.failure("SetParameter", n.path); err != nil {
 		return err
 	}
 	n.all.mu.Lock()
 	defer n.all.mu.Unlock()
+	if of := strings.Split(path, "/"); len(of) == 5 && of[3] != "all" && netns.Index(n.interfaces, of[3]) < 0 {
+		return fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	}
 	n.parameters = append(n.parameters, path+"="+value)
 	return nil
 }

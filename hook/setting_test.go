@@ -136,3 +136,23 @@ func TestParametersOfATask(t *testing.T) {
 		}
 	}
 }
+
+// TestFurtherParameters: a parameter that cannot be set, as that of an interface that is missing, keeps no other one from coming back.
+func TestFurtherParameters(t *testing.T) {
+	m := newMemory(t, nil)
+	path := m.namespaces.create("/run/netns/w1")
+	for name, sysctl := range map[string]string{"own": `IFNAME.forwarding": "1"`, "all": `all.forwarding": "1"`, "none": `all.forwarding": "0"`} {
+		m.network(t, name, "bridge", `{"type": "tuning", "sysctl": {"net.ipv4.conf.`+sysctl+`}}`)
+	}
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("own", "all", "none")}); err != nil {
+		t.Fatal(err)
+	}
+	m.namespaces.removeInterface(path, "net1")
+	if err := m.Detach(t.Context(), "w1", "net3"); err != nil {
+		t.Fatal(err)
+	}
+	set := m.namespaces.at[path].parameters
+	if last, want := set[len(set)-1], "net/ipv4/conf/all/forwarding=1"; last != want {
+		t.Errorf("it has set %v, want %s last", set, want)
+	}
+}

@@ -42,9 +42,9 @@ func setParameters(w *Work, parameters []onrecord.Parameter) error {
 		return err
 	}
 	for _, p := range parameters {
-		if err := ns.SetParameter(p.Path, p.Value); err != nil {
-			return fmt.Errorf("set sysctl %s to %q, as another network has it: %w", p.Path, p.Value, err)
+		if failed := ns.SetParameter(p.Path, p.Value); failed != nil {
+			err = errors.Join(err, fmt.Errorf("set sysctl %s to %q, as another network has it: %w", p.Path, p.Value, failed))
 		}
 	}
-	return nil
+	return err
 }

@@ -21,7 +21,9 @@ func isUnmeasured(cell string) bool { return strings.Trim(cell, "-, ;") == "" }
 
 // measured leaves out the rows and the columns without a figure.
 func measured(columns []string, rows [][]string) ([]string, [][]string) {
-	rows = slices.DeleteFunc(rows, func(row []string) bool { return !slices.ContainsFunc(row[1:], func(c string) bool { return !isUnmeasured(c) }) })
+	rows = slices.DeleteFunc(rows, func(row []string) bool {
+		return !slices.ContainsFunc(row[1:], func(c string) bool { return !isUnmeasured(c) })
+	})
 	for i := len(columns) - 1; i > 0; i-- {
 		if slices.ContainsFunc(rows, func(row []string) bool { return !isUnmeasured(row[i]) }) {
 			continue

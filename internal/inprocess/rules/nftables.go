@@ -5,6 +5,7 @@ package rules
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -90,8 +91,8 @@ func (r *NFTables) change(b *netfilter.Batch, of *Set, remove bool) error {
 	return nil
 }
 
-// find returns the rules of the attachment in a chain: those with the handles that it had, unless one of them is not its rule by now.
-// To list the chain takes the longer the more attachments share it.
+// find returns the rules of the attachment in a chain: those with the handles that it had, unless one of them is not its rule by now,
+// or it may have others. To list the chain takes the longer the more attachments share it.
 func (r *NFTables) find(l *netfilter.Listings, chain string, handles []uint64) ([]netfilter.ListedRule, error) {
 	var found []netfilter.ListedRule
 	for _, handle := range handles {
@@ -99,11 +100,22 @@ func (r *NFTables) find(l *netfilter.Listings, chain string, handles []uint64) (
 			found = append(found, rule)
 		}
 	}
-	if len(found) > 0 && len(found) == len(handles) {
+	if len(found) > 0 && len(found) == len(handles) && r.isSharedBefore(l, slices.Min(handles)) {
 		return found, nil
 	}
 	owned, _, err := r.Listed(l, chain)
 	return owned, err
+}
+
+// isSharedBefore tells whether what all attachments share was there before a rule, by its handle. Otherwise the table may have been loaded on
+// top of itself since, and have each rule twice.
+func (r *NFTables) isSharedBefore(l *netfilter.Listings, handle uint64) bool {
+	i := slices.IndexFunc(r.Table.Chains, func(c netfilter.Chain) bool { return c.Rules != nil })
+	if i < 0 {
+		return true
+	}
+	listed, err := l.Of(r.Table, r.Table.Chains[i].Name)
+	return err == nil && !slices.ContainsFunc(listed, func(rule netfilter.ListedRule) bool { return rule.Handle > handle })
 }
 
 // Listed returns the rules of the attachment in a chain, and how many it lacks there.

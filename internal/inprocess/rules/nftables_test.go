@@ -6,6 +6,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"testing"
 
@@ -119,6 +120,49 @@ func TestRootHandles(t *testing.T) {
 			}
 			if !slices.Equal(left, test.left) {
 				t.Errorf("%s: left are %v, want %v", name, left, test.left)
+			}
+			return err
+		})
+	}
+}
+
+// TestRootRulesTwice: a reload of what was listed, without a flush before, gives each rule a second time. Its handles find the first of
+// an attachment, and DEL removes both: the second would lead to whoever has the address next.
+func TestRootRulesTwice(t *testing.T) {
+	roottest.Require(t)
+	shared := []netfilter.Rule{{Chain: "hostports_all", Exprs: netfilter.Verdict(expr.VerdictJump, "hostports")}}
+	table := &netfilter.Table{Family: netfilter.IPv4, Name: "cni_hostport", Chains: []netfilter.Chain{{Name: "hostports"}, {Name: "hostports_all", Rules: shared}}}
+	publish := func(s *netfilter.Socket, id string, remove bool, handles map[string][]uint64) (map[string][]uint64, error) {
+		all := publishing(remove, id)
+		all[0].Changes[0].NFTables.Table, all[0].Handles = table, handles
+		err := commitBatch(s, all)
+		return all[0].Handles, err
+	}
+	for _, isMadeAgain := range []bool{false, true} {
+		netnstest.Run(t, func() error {
+			s, err := netfilter.Dial(t.Context())
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			handles, err := publish(s, "one", false, nil)
+			if err != nil {
+				return err
+			}
+			if output, err := exec.Command("sh", "-ec", `rules=$(nft list ruleset); echo "$rules" | nft -f -`).CombinedOutput(); err != nil {
+				return fmt.Errorf("%w: %s", err, output)
+			}
+			if isMadeAgain {
+				if _, err := publish(s, "two", false, nil); err != nil {
+					return err
+				}
+			}
+			if _, err := publish(s, "one", true, handles); err != nil {
+				return err
+			}
+			listed, err := s.List(table, "hostports")
+			if slices.ContainsFunc(listed, func(rule netfilter.ListedRule) bool { return rule.Comment() == "one" }) {
+				t.Errorf("made again %t: a rule of one is left", isMadeAgain)
 			}
 			return err
 		})

@@ -23,15 +23,16 @@ type poolFacts struct {
 	Config *ipam.Config
 	// Host is who this host is to the others.
 	Host ipam.Host
-	// Usage is what this host has, and Unusable why it assigns no address.
-	Usage    pool.Usage
-	Unusable error
+	// Usage is what this host has, UsageUnknown is whether that cannot be read, and Unusable why it assigns no address.
+	Usage        pool.Usage
+	UsageUnknown bool
+	Unusable     error
 	// Overview is what the store has, and Unread why it is not known.
 	Overview pool.Overview
 	Unread   error
 	// Fence is the time without verification after which no new address is assigned.
 	Fence time.Duration
-	// Leases have an owner for each leased address of this host.
+	// Leases have an owner for each leased address of this host. Nil: unknown.
 	Leases map[netip.Addr]string
 	// InUse has a namespace for each address in a namespace of this host. Nil: unknown.
 	InUse map[netip.Addr]string
@@ -149,7 +150,7 @@ func (p poolReport) claims() {
 			p.twoOwners(b.Block.String(), "was another's meanwhile")
 		case !own && b.Host.NodeID != "" && b.Host.NodeID == p.Host.NodeID:
 			p.addWarning(b.Block.String(), "was claimed by this host before its state directory was lost", "run the agent, which adopts the block when no namespace has one of its addresses")
-		case own && state == "":
+		case own && state == "" && !p.UsageUnknown:
 			p.addWarning(b.Block.String(), "is this host's in the store, and has no record here", "run the agent, which removes what a claim wrote too late; if a copy of this machine claimed it, stop its allocations, and: nomad var purge -namespace NAMESPACE "+ipam.BlockPath(p.Config.Pool, b.Block))
 		case p.Gone[b.Host.NodeID]:
 			gone[b.Host.NodeID]++
@@ -243,7 +244,7 @@ func (p poolReport) verified() {
 
 // addresses compares the leases of this host with its namespaces.
 func (p poolReport) addresses() {
-	if p.InUse == nil {
+	if p.InUse == nil || p.Leases == nil {
 		return
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(p.InUse), netip.Addr.Compare) {

@@ -162,7 +162,7 @@ func TestExaminePool(t *testing.T) {
 		"fence near": {func(f *poolFacts) { f.Usage.Verified = f.Now.Add(-11 * time.Hour) }, []string{"error pool vlan: the blocks of this host were not verified for 11h0m0s: in 9h0m0s it assigns no new address"}},
 		"fenced":     {func(f *poolFacts) { f.Usage.Fenced, f.Usage.Closed = true, cause(ipam.ErrFenced) }, []string{"error pool vlan: list: the blocks of this host are not verified: this host assigns no new address"}},
 		"no lease": {
-			func(f *poolFacts) { f.Leases = nil },
+			func(f *poolFacts) { f.Leases = map[netip.Addr]string{} },
 			[]string{"error 10.91.0.65: is configured in /run/netns/a1 without a lease of pool vlan"},
 		},
 		"no namespace": {
@@ -170,6 +170,7 @@ func TestExaminePool(t *testing.T) {
 			[]string{"warning 10.91.0.65: is leased to a1 eth0, and no namespace has it | allocnet gc"},
 		},
 		"unknown namespaces": {func(f *poolFacts) { f.InUse = nil }, nil},
+		"unknown leases":     {func(f *poolFacts) { f.Leases = nil }, nil},
 	} {
 		f := healthyPool(t)
 		test.change(&f)

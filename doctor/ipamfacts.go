@@ -78,7 +78,8 @@ func collectPool(ctx context.Context, c *ipam.Config, s PoolSource) poolFacts {
 	local, stopLocal := context.WithTimeoutCause(ctx, localTimeout, errLocked)
 	defer stopLocal()
 	var failed error
-	if f.Usage, failed = s.Pool.Usage(local); failed == nil && f.Usage.Closed == nil {
+	f.Usage, failed = s.Pool.Usage(local)
+	if f.UsageUnknown = failed != nil; !f.UsageUnknown && f.Usage.Closed == nil {
 		failed = s.Pool.Status(ctx)
 	}
 	f.Unusable = cmp.Or(f.Usage.Closed, failed)

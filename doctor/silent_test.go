@@ -21,7 +21,7 @@ type lockedPool struct{ asked *sync.WaitGroup }
 func (p lockedPool) Show(context.Context) (pool.Overview, error) {
 	p.asked.Done()
 	p.asked.Wait()
-	return pool.Overview{}, nil
+	return pool.Overview{Blocks: []pool.BlockEntry{blockOf(thisHost, "10.91.0.64/26")}}, nil
 }
 
 func (lockedPool) Usage(ctx context.Context) (pool.Usage, error) {
@@ -31,7 +31,8 @@ func (lockedPool) Usage(ctx context.Context) (pool.Usage, error) {
 
 func (lockedPool) Status(context.Context) error { panic("it waits for the same lock") }
 
-// TestLockedPools: pools are examined at the same time, and a lock that a stopped agent has is waited for once.
+// TestLockedPools: pools are examined at the same time, and a lock that a stopped agent has is waited for once. What this host has is
+// not compared with the store then.
 func TestLockedPools(t *testing.T) {
 	limit := localTimeout
 	t.Cleanup(func() { localTimeout = limit })
@@ -45,6 +46,8 @@ func TestLockedPools(t *testing.T) {
 	for _, f := range ExaminePools(t.Context(), []*ipam.Config{c, c}, []PoolSource{source, source}) {
 		if f.Severity == Warning && strings.Contains(f.Problem, "another process has its lock") && strings.Contains(f.Fix, "--signal=CONT") {
 			locked++
+		} else if strings.Contains(f.Problem, "no record here") {
+			t.Errorf("it is not known, and reported: %+v", f)
 		}
 	}
 	if locked != 2 {

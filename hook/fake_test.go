@@ -93,7 +93,7 @@ func (m *memory) network(t *testing.T, name string, plugins ...string) {
 
 // fakeExec records the calls of plugins. By itself the first ADD of a chain puts an
 // interface with an address into the namespace, whose other end is veth0000000a unless the
-// plugin is ipvlan, DEL removes it, and every other call succeeds. What is called after
+// plugin is ipvlan, DEL of any but tuning removes it, and every other call succeeds. What is called after
 // its context has ended fails with the cause.
 type fakeExec struct {
 	version.PluginDecoder
@@ -210,7 +210,7 @@ func (x *fakeExec) succeed(c fakeCall, number int) ([]byte, error) {
 		}
 		return fmt.Appendf(nil, `{"cniVersion": %q, "interfaces": [%s{"name": %q, "mac": %q, "sandbox": %q}], "ips": [{"interface": %d, "address": %q%s}]%s}`,
 			conf.CNIVersion, end, iface, mac, path, inside, address, gateway, dns), nil
-	case c.Verb == "DEL":
+	case c.Verb == "DEL" && c.Plugin != "tuning":
 		x.namespaces.removeInterface(path, iface)
 	}
 	return nil, nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,5 +155,29 @@ func TestFurtherParameters(t *testing.T) {
 	set := m.namespaces.at[path].parameters
 	if last, want := set[len(set)-1], "net/ipv4/conf/all/forwarding=1"; last != want {
 		t.Errorf("it has set %v, want %s last", set, want)
+	}
+}
+
+// TestReattachedBeforeItsSuccessor: a network is attached again though a later one, which sets one of its parameters for its own
+// interface, has lost that and cannot be attached again.
+func TestReattachedBeforeItsSuccessor(t *testing.T) {
+	m := newMemory(t, nil)
+	path := m.namespaces.create("/run/netns/w1")
+	m.network(t, "first", "bridge", `{"type": "tuning", "sysctl": {"net.ipv4.conf.all.forwarding": "1"}}`)
+	m.network(t, "second", "macvlan", `{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.forwarding": "0"}}`)
+	if _, err := m.Setup(t.Context(), Request{ID: "w1", Netns: path, Networks: named("first", "second")}); err != nil {
+		t.Fatal(err)
+	}
+	m.namespaces.removeInterface(path, "net1")
+	m.namespaces.removeInterface(path, "net2")
+	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+		return c.Plugin == "macvlan" && c.Verb == "ADD", nil, types.NewError(types.ErrInternal, "no master", "")
+	}
+	drifts, err := m.RepairAttachments(t.Context(), RepairRequest{Mode: RepairReattach})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.namespaces.interfaces(path); !slices.Contains(got, "net1") {
+		t.Errorf("the namespace has %v, want net1: %+v", got, drifts)
 	}
 }

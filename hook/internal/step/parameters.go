@@ -19,32 +19,33 @@ var parameters = step{Restored: keepParameters, Kept: returnParameters}
 
 // keepParameters sets those of later attachments again.
 func keepParameters(w *Work, a *state.Attachment) error {
-	return setParameters(w, onrecord.Overlaid(onrecord.Later(*a, w.Record.Attachments), []state.Attachment{*a}))
+	setParameters(w, onrecord.Overlaid(onrecord.Later(*a, w.Record.Attachments), []state.Attachment{*a}))
+	return nil
 }
 
-// returnParameters sets those of attachments that are kept. A repair makes what fails.
+// returnParameters sets those of attachments that are kept.
 func returnParameters(w *Work, removed []state.Attachment) error {
 	kept := slices.DeleteFunc(slices.Clone(w.Record.Attachments), func(a state.Attachment) bool {
 		return slices.ContainsFunc(removed, func(r state.Attachment) bool { return r.Index == a.Index })
 	})
-	if err := setParameters(w, onrecord.Overlaid(kept, removed)); err != nil && !errors.Is(err, netns.ErrMissing) {
-		w.Log.Warn("networks lack what a detached one had set", "error", err)
-	}
+	setParameters(w, onrecord.Overlaid(kept, removed))
 	return nil
 }
 
-func setParameters(w *Work, parameters []onrecord.Parameter) error {
+// setParameters sets those that it can: what fails is missing of the attachments whose they are, and stops no other one.
+func setParameters(w *Work, parameters []onrecord.Parameter) {
 	if len(parameters) == 0 {
-		return nil
+		return
 	}
 	ns, err := w.Namespace()
-	if err != nil {
-		return err
-	}
-	for _, p := range parameters {
-		if failed := ns.SetParameter(p.Path, p.Value); failed != nil {
-			err = errors.Join(err, fmt.Errorf("set sysctl %s to %q, as another network has it: %w", p.Path, p.Value, failed))
+	if err == nil {
+		for _, p := range parameters {
+			if failed := ns.SetParameter(p.Path, p.Value); failed != nil {
+				err = errors.Join(err, fmt.Errorf("set sysctl %s to %q: %w", p.Path, p.Value, failed))
+			}
 		}
 	}
-	return err
+	if err != nil && !errors.Is(err, netns.ErrMissing) {
+		w.Log.Warn("networks lack what another one had set", "error", err)
+	}
 }

@@ -127,7 +127,7 @@ func TestRootHandles(t *testing.T) {
 }
 
 // TestRootRulesTwice: a reload of what was listed, without a flush before, gives each rule a second time. Its handles find the first of
-// an attachment, and DEL removes both: the second would lead to whoever has the address next.
+// an attachment, and DEL removes both: the second would lead to the next allocation that has the address.
 func TestRootRulesTwice(t *testing.T) {
 	roottest.Require(t)
 	shared := []netfilter.Rule{{Chain: "hostports_all", Exprs: netfilter.Verdict(expr.VerdictJump, "hostports")}}

@@ -40,7 +40,7 @@ func (n *Namespace) SetAcceptRA(iface string, accept bool) error {
 // RestoreAcceptRA is SetAcceptRA for an interface that is in use: it keeps its addresses and routes.
 // Some that a program has set, as a client of DHCPv6, look like those of advertisements.
 func (n *Namespace) RestoreAcceptRA(iface string, accept bool) error {
-	if err := n.withParameters(func(s *sysctl.Tree) error { return writeAcceptRA(s, "net/ipv6/conf/"+iface, accept) }); err != nil {
+	if err := withParameters(n, func(s *sysctl.Tree) error { return writeAcceptRA(s, "net/ipv6/conf/"+iface, accept) }); err != nil {
 		return fmt.Errorf("set accept_ra of %s in %s: %w", iface, n.path, err)
 	}
 	return nil
@@ -53,7 +53,7 @@ func (n *Namespace) AcceptsRA(iface string, accept bool) (is bool, err error) {
 	if accept {
 		wanted = accepting
 	}
-	err = n.withParameters(func(s *sysctl.Tree) error {
+	err = withParameters(n, func(s *sysctl.Tree) error {
 		present, err := s.Get(acceptRAOf(iface))
 		if errors.Is(err, fs.ErrNotExist) {
 			is = true

@@ -127,9 +127,9 @@ type Route struct {
 func (n *Namespace) DefaultRoutes() ([]Route, error) {
 	var list []Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := defaultRoutes(n.link, family)
+		routes, err := defaultRoutes(n, family)
 		if err != nil {
-			return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
+			return nil, err
 		}
 		for _, hop := range nextHops(routes) {
 			link, err := n.link.LinkByIndex(hop.LinkIndex)
@@ -157,16 +157,20 @@ func nextHops(routes []netlink.Route) []netlink.NexthopInfo {
 	return hops
 }
 
-func defaultRoutes(h *netlink.Handle, family int) ([]netlink.Route, error) {
-	return Routes(h, family, netlink.Route{Table: unix.RT_TABLE_MAIN}, 0, func(r netlink.Route) bool {
+func defaultRoutes(n *Namespace, family int) ([]netlink.Route, error) {
+	routes, err := Routes(n.link, family, netlink.Route{Table: unix.RT_TABLE_MAIN}, 0, func(r netlink.Route) bool {
 		return (r.Protocol != unix.RTPROT_RA || r.Priority != advertisedMetric) && tableRoute(r, family).Destination == all(family)
 	})
+	if err != nil {
+		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
+	}
+	return routes, nil
 }
 
 // SetDefaultRoute makes the route through a gateway on an interface the only default
 // route of its address family. It is safe to repeat.
 func (n *Namespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
-	return makeDefaultRoute(n.link, gateway, iface, func(present []netlink.Route) error {
+	return makeDefaultRoute(n, gateway, iface, func(present []netlink.Route) error {
 		// The previous routes are removed first: the kernel has one route for each
 		// destination and metric. Setup rolls back when adding the new one fails.
 		for _, old := range present {
@@ -181,7 +185,7 @@ func (n *Namespace) SetDefaultRoute(gateway netip.Addr, iface string) error {
 // AddDefaultRoute makes the route through a gateway on an interface, and fails if its family has
 // any default route: which of two is right another program may know.
 func (n *Namespace) AddDefaultRoute(gateway netip.Addr, iface string) error {
-	return makeDefaultRoute(n.link, gateway, iface, func(present []netlink.Route) error {
+	return makeDefaultRoute(n, gateway, iface, func(present []netlink.Route) error {
 		if len(present) == 0 {
 			return nil
 		}
@@ -209,9 +213,9 @@ func (n *Namespace) RemoveDefaultRoutes(iface string, v6 bool) error {
 	if err != nil {
 		return fmt.Errorf("find %s of %s: %w", iface, n.path, err)
 	}
-	present, err := defaultRoutes(n.link, family)
+	present, err := defaultRoutes(n, family)
 	if err != nil {
-		return fmt.Errorf("list routes of %s: %w", n.path, err)
+		return err
 	}
 	for _, r := range present {
 		for _, hop := range nextHops([]netlink.Route{r}) {
@@ -228,17 +232,17 @@ func (n *Namespace) RemoveDefaultRoutes(iface string, v6 bool) error {
 }
 
 // makeDefaultRoute adds a default route, unless something is wrong with those that there are.
-func makeDefaultRoute(h *netlink.Handle, gateway netip.Addr, iface string, prepare func(present []netlink.Route) error) error {
+func makeDefaultRoute(n *Namespace, gateway netip.Addr, iface string, prepare func(present []netlink.Route) error) error {
 	family := familyOf(gateway)
-	link, err := h.LinkByName(iface)
+	link, err := n.link.LinkByName(iface)
 	if err == nil {
 		var present []netlink.Route
-		if present, err = defaultRoutes(h, family); err == nil {
+		if present, err = defaultRoutes(n, family); err == nil {
 			err = prepare(present)
 		}
 	}
 	if err == nil {
-		err = h.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(all(family)), Gw: gateway.AsSlice()})
+		err = n.link.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(all(family)), Gw: gateway.AsSlice()})
 	}
 	if err != nil {
 		return fmt.Errorf("default route via %s dev %s: %w", gateway, iface, err)

@@ -19,7 +19,7 @@ const suspended = "2"
 
 // IsIPv6Off tells whether IPv6 is switched off on an interface.
 func (n *Namespace) IsIPv6Off(iface string) (off bool, err error) {
-	err = n.withParameters(func(s *sysctl.Tree) (err error) {
+	err = withParameters(n, func(s *sysctl.Tree) (err error) {
 		off, err = isIPv6Off(s, iface)
 		return err
 	})
@@ -53,7 +53,7 @@ func SwitchIPv6Off(s *sysctl.Tree, link string) error {
 
 // SwitchIPv6Off switches IPv6 off on an interface of the namespace.
 func (n *Namespace) SwitchIPv6Off(iface string) error {
-	return n.withParameters(func(s *sysctl.Tree) error { return SwitchIPv6Off(s, iface) })
+	return withParameters(n, func(s *sysctl.Tree) error { return SwitchIPv6Off(s, iface) })
 }
 
 // SuspendIPv6 has new interfaces of the caller's namespace come without IPv6, until ResumeIPv6. Where they do so anyway, both change
@@ -64,10 +64,10 @@ func SuspendIPv6(s *sysctl.Tree) error { return replaceDefault(s, "0", suspended
 func ResumeIPv6(s *sysctl.Tree) error { return replaceDefault(s, suspended, "0") }
 
 // SuspendIPv6 does so in the namespace.
-func (n *Namespace) SuspendIPv6() error { return n.withParameters(SuspendIPv6) }
+func (n *Namespace) SuspendIPv6() error { return withParameters(n, SuspendIPv6) }
 
 // ResumeIPv6 does so in the namespace.
-func (n *Namespace) ResumeIPv6() error { return n.withParameters(ResumeIPv6) }
+func (n *Namespace) ResumeIPv6() error { return withParameters(n, ResumeIPv6) }
 
 func replaceDefault(s *sysctl.Tree, before, after string) error {
 	key := disableOf(NewInterfaces)
@@ -83,11 +83,11 @@ func replaceDefault(s *sysctl.Tree, before, after string) error {
 
 // SetParameter sets a parameter of the namespace.
 func (n *Namespace) SetParameter(path, value string) error {
-	return n.withParameters(func(s *sysctl.Tree) error { return s.Set(path, value) })
+	return withParameters(n, func(s *sysctl.Tree) error { return s.Set(path, value) })
 }
 
-// withParameters calls f in the namespace, with its parameters.
-func (n *Namespace) withParameters(f func(s *sysctl.Tree) error) error {
+// withParameters calls f in a namespace, with its parameters.
+func withParameters(n *Namespace, f func(s *sysctl.Tree) error) error {
 	return n.Do(func() error {
 		var s sysctl.Tree
 		return f(&s)

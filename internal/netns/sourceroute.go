@@ -36,16 +36,16 @@ type TableRoute struct {
 func (n *Namespace) UsedTables() (map[int]bool, error) {
 	used := map[int]bool{}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rules, err := listRules(n.link, family)
+		rules, err := rulesOf(n, family)
 		if err != nil {
-			return nil, fmt.Errorf("list routing rules of %s: %w", n.path, err)
+			return nil, err
 		}
 		for _, r := range rules {
 			used[r.Table], used[r.Priority] = true, true
 		}
-		routes, err := Routes(n.link, family, netlink.Route{}, 0, nil)
+		routes, err := routesOf(n, family, unix.RT_TABLE_UNSPEC)
 		if err != nil {
-			return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
+			return nil, err
 		}
 		for _, r := range routes {
 			used[r.Table] = true
@@ -54,13 +54,25 @@ func (n *Namespace) UsedTables() (map[int]bool, error) {
 	return used, nil
 }
 
-// listRules returns those of a family; none where the family is off.
-func listRules(h *netlink.Handle, family int) ([]netlink.Rule, error) {
-	rules, err := Whole(func() ([]netlink.Rule, error) { return h.RuleList(family) })
+// rulesOf returns the routing rules of a family; none where the family is off.
+func rulesOf(n *Namespace, family int) ([]netlink.Rule, error) {
+	rules, err := Whole(func() ([]netlink.Rule, error) { return n.link.RuleList(family) })
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil
 	}
-	return rules, err
+	if err != nil {
+		return nil, fmt.Errorf("list routing rules of %s: %w", n.path, err)
+	}
+	return rules, nil
+}
+
+// routesOf returns the routes of a table; RT_TABLE_UNSPEC stands for all tables.
+func routesOf(n *Namespace, family, table int) ([]netlink.Route, error) {
+	routes, err := Routes(n.link, family, netlink.Route{Table: table}, 0, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
+	}
+	return routes, nil
 }
 
 // RoutesOf returns the routes of the main table through an interface, those without a
@@ -72,9 +84,9 @@ func (n *Namespace) RoutesOf(iface string) ([]TableRoute, error) {
 	}
 	var direct, others []TableRoute
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := Routes(n.link, family, netlink.Route{Table: unix.RT_TABLE_MAIN}, 0, nil)
+		routes, err := routesOf(n, family, unix.RT_TABLE_MAIN)
 		if err != nil {
-			return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
+			return nil, err
 		}
 		for _, r := range routes {
 			if r.LinkIndex != link.Attrs().Index || r.Protocol == unix.RTPROT_RA {
@@ -171,18 +183,18 @@ func (n *Namespace) MissingSourceRoutes(s SourceRoutes) ([]string, error) {
 		return nil, fmt.Errorf("find %s in %s: %w", s.Interface, n.path, err)
 	}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rules, err := listRules(n.link, family)
+		rules, err := rulesOf(n, family)
 		if err != nil {
-			return nil, fmt.Errorf("list routing rules of %s: %w", n.path, err)
+			return nil, err
 		}
 		for _, r := range rules {
 			if address, ok := addressOf(r.Src); ok && r.Table == s.Table && r.Priority == s.Table {
 				present[s.ruleText(address)] = true
 			}
 		}
-		routes, err := Routes(n.link, family, netlink.Route{Table: s.Table}, 0, nil)
+		routes, err := routesOf(n, family, s.Table)
 		if err != nil {
-			return nil, fmt.Errorf("list routes of %s: %w", n.path, err)
+			return nil, err
 		}
 		for _, r := range routes {
 			if link != nil && r.LinkIndex == link.Attrs().Index {

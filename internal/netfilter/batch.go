@@ -100,12 +100,8 @@ func (b *Batch) isMade(table *Table) bool {
 }
 
 func (b *Batch) hasMade(t *Table, c *Chain) bool {
-	data, err := netlink.MarshalAttributes([]netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, t.Name), text(unix.NFTA_CHAIN_NAME, c.Name)})
-	if err != nil {
-		return false
-	}
-	answers, err := b.Execute(message(unix.NFT_MSG_GETCHAIN, 0, t.Family, data))
-	if err != nil || len(answers) != 1 || !c.isAt(answers[0].Data[min(nfgenmsgSize, len(answers[0].Data)):]) {
+	found, err := b.chain(t, c.Name)
+	if err != nil || found == nil || !c.isAt(found) {
 		return false
 	}
 	if c.Rules == nil {

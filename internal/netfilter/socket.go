@@ -288,21 +288,26 @@ type ListedChain struct {
 
 // FindChain returns a chain of a table; ok is false if there is none.
 func (s *Socket) FindChain(t *Table, chain string) (c ListedChain, ok bool, err error) {
-	data, err := netlink.MarshalAttributes([]netlink.Attribute{
-		text(unix.NFTA_CHAIN_TABLE, t.Name),
-		text(unix.NFTA_CHAIN_NAME, chain),
-	})
-	if err != nil {
+	found, err := s.chain(t, chain)
+	if found == nil {
 		return ListedChain{}, false, err
+	}
+	if handle := valueOf(found, unix.NFTA_CHAIN_HANDLE); len(handle) == 8 {
+		c.Handle = binary.BigEndian.Uint64(handle)
+	}
+	c.Uses = int(numberOf(found, unix.NFTA_CHAIN_USE))
+	return c, true, nil
+}
+
+// chain returns the attributes of a chain; nil if there is none.
+func (s *Socket) chain(t *Table, name string) ([]byte, error) {
+	data, err := netlink.MarshalAttributes([]netlink.Attribute{text(unix.NFTA_CHAIN_TABLE, t.Name), text(unix.NFTA_CHAIN_NAME, name)})
+	if err != nil {
+		return nil, err
 	}
 	answers, err := s.Execute(message(unix.NFT_MSG_GETCHAIN, 0, t.Family, data))
 	if err != nil || len(answers) == 0 {
-		return ListedChain{}, false, ignoreUnsupported(err)
+		return nil, ignoreUnsupported(err)
 	}
-	payload := answers[0].Data[min(nfgenmsgSize, len(answers[0].Data)):]
-	if handle := valueOf(payload, unix.NFTA_CHAIN_HANDLE); len(handle) == 8 {
-		c.Handle = binary.BigEndian.Uint64(handle)
-	}
-	c.Uses = int(numberOf(payload, unix.NFTA_CHAIN_USE))
-	return c, true, nil
+	return answers[0].Data[min(nfgenmsgSize, len(answers[0].Data)):], nil
 }

@@ -36,8 +36,13 @@ type Plugin struct {
 	Backend      string   `json:"backend"`
 	ConditionsV4 []string `json:"conditionsV4"`
 	ConditionsV6 []string `json:"conditionsV6"`
-	// Sysctl are the parameters of the plugin tuning.
+	// Sysctl are the parameters of the plugin tuning, and Args those that come before them.
 	Sysctl map[string]string `json:"sysctl"`
+	Args   struct {
+		CNI struct {
+			Sysctl map[string]string `json:"sysctl"`
+		} `json:"cni"`
+	} `json:"args"`
 	// IngressPolicy is that of the plugin firewall.
 	IngressPolicy string `json:"ingressPolicy"`
 

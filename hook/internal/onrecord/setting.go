@@ -12,6 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/sysctl"
 	"github.com/allocnet/allocnet/state"
 )
@@ -28,9 +29,9 @@ func sets(parameters []Parameter, path string) bool {
 }
 
 // Parameters returns those that a network sets for an interface, in order. Plugins report mistakes.
-func Parameters(list *libcni.NetworkConfigList, iface string) (all []Parameter) {
-	for _, p := range list.Plugins {
-		if p.Network.Type == "tuning" {
+func Parameters(chain []cniconf.Plugin, iface string) (all []Parameter) {
+	for _, p := range chain {
+		if p.Type == "tuning" {
 			all = append(all, parametersOf(p, iface)...)
 		}
 	}
@@ -38,22 +39,15 @@ func Parameters(list *libcni.NetworkConfigList, iface string) (all []Parameter) 
 }
 
 // parametersOf returns those of one plugin.
-func parametersOf(p *libcni.PluginConfig, iface string) (all []Parameter) {
-	var conf struct {
-		Sysctl map[string]string `json:"sysctl"`
-		Args   struct {
-			CNI struct {
-				Sysctl map[string]string `json:"sysctl"`
-			} `json:"cni"`
-		} `json:"args"`
-	}
-	if json.Unmarshal(p.Bytes, &conf) != nil || conf.Sysctl == nil {
+func parametersOf(p cniconf.Plugin, iface string) (all []Parameter) {
+	if p.Sysctl == nil {
 		return nil
 	}
-	maps.Copy(conf.Sysctl, conf.Args.CNI.Sysctl)
-	for _, key := range sysctl.InOrder(conf.Sysctl) {
+	values := maps.Clone(p.Sysctl)
+	maps.Copy(values, p.Args.CNI.Sysctl)
+	for _, key := range sysctl.InOrder(values) {
 		if path, err := sysctl.Path(key, iface); err == nil {
-			all = append(all, Parameter{path, conf.Sysctl[key]})
+			all = append(all, Parameter{path, values[key]})
 		}
 	}
 	return all
@@ -68,7 +62,7 @@ func parameters(a state.Attachment) []Parameter {
 	if err != nil { // it is told where the attachment is looked at
 		return nil
 	}
-	return Parameters(list, a.Interface)
+	return Parameters(cniconf.Chain(list), a.Interface)
 }
 
 // inOrder returns those of the attachments that are complete, in order.
@@ -110,14 +104,14 @@ func ListToCheck(list *libcni.NetworkConfigList, a state.Attachment, all []state
 		return list, nil
 	}
 	later := overlay{parameters: inOrder(Later(a, all))}
-	checked := new(*list)
+	checked, chain := new(*list), cniconf.Chain(list)
 	checked.Plugins = slices.Clone(list.Plugins)
 	for i, p := range slices.Backward(list.Plugins) {
 		if !isTuning(p) {
 			continue
 		}
 		var err error
-		if checked.Plugins[i], err = later.over(p, a); err != nil {
+		if checked.Plugins[i], err = later.over(p, chain[i], a); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +125,7 @@ type overlay struct {
 }
 
 // over returns the configuration of a plugin without what is set after it, and adds what that sets.
-func (o *overlay) over(p *libcni.PluginConfig, a state.Attachment) (*libcni.PluginConfig, error) {
+func (o *overlay) over(p *libcni.PluginConfig, decoded cniconf.Plugin, a state.Attachment) (*libcni.PluginConfig, error) {
 	var conf map[string]any
 	if err := json.Unmarshal(p.Bytes, &conf); err != nil {
 		return nil, err
@@ -160,7 +154,7 @@ func (o *overlay) over(p *libcni.PluginConfig, a state.Attachment) (*libcni.Plug
 	if slices.Contains(o.properties, "mac") {
 		delete(object(conf, "capabilities"), "mac")
 	}
-	o.parameters, o.properties = append(o.parameters, parametersOf(p, a.Interface)...), append(o.properties, own...)
+	o.parameters, o.properties = append(o.parameters, parametersOf(decoded, a.Interface)...), append(o.properties, own...)
 	encoded, err := json.Marshal(conf)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/sysctl"
 	"github.com/allocnet/allocnet/state"
 )
@@ -235,11 +236,11 @@ func TestIncompleteAttachmentSetsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Parameters(checked, "eth0"); len(got) != test.want {
+		if got := Parameters(cniconf.Chain(checked), "eth0"); len(got) != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := Parameters(list, "eth0"); len(got) != 1 {
+	if got := Parameters(cniconf.Chain(list), "eth0"); len(got) != 1 {
 		t.Errorf("the conflist on record has changed: %v", got)
 	}
 }

@@ -30,7 +30,7 @@ func (p *Plan) order() {
 		}
 		a.DependsOn = append(a.DependsOn, onrecord.MasterInterfaces(chain, candidates)...)
 		a.DependsOn = append(a.DependsOn, bridgeInterfaces(chain, p.Added[:i])...)
-		a.DependsOn = append(a.DependsOn, settingInterfaces(onrecord.Parameters(added.network.List, a.Interface), p.Added[:i])...)
+		a.DependsOn = append(a.DependsOn, settingInterfaces(onrecord.Parameters(chain, a.Interface), p.Added[:i])...)
 		candidates = append(candidates, *a)
 	}
 }
@@ -64,7 +64,7 @@ func settingInterfaces(parameters []onrecord.Parameter, candidates []Attachment)
 		return nil
 	}
 	for _, e := range candidates {
-		shared := slices.ContainsFunc(onrecord.Parameters(e.network.List, e.Attachment.Interface), func(other onrecord.Parameter) bool {
+		shared := slices.ContainsFunc(onrecord.Parameters(e.network.Chain(), e.Attachment.Interface), func(other onrecord.Parameter) bool {
 			return slices.ContainsFunc(parameters, func(p onrecord.Parameter) bool {
 				return sysctl.Sets(p.Path, other.Path) || sysctl.Sets(other.Path, p.Path)
 			})

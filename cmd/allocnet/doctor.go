@@ -34,7 +34,8 @@ If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with --nom
 networks are compared with what Nomad offers. Without root, only configurations, plugins,
 kernel settings and network managers are examined.
 
-The exit code is 1 if there is an error, and 0 if there are only warnings.`,
+The exit code is 1 if there is an error, or if something could not be looked at, such as a
+pool that another process has locked; it is 0 if there are only other warnings.`,
 		Example: `  allocnet doctor
   allocnet doctor --json`,
 		Args: cli.NoArguments,

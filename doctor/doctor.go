@@ -70,9 +70,7 @@ type Doctor struct {
 // something is a finding, not an error.
 func (d *Doctor) Examine(ctx context.Context) *Report {
 	r := &Report{Findings: []Finding{}, Pools: []Pool{}}
-	if d.NomadSilent != nil {
-		r.addUnexamined("Nomad", "what it offers is not examined: "+d.NomadSilent.Error(), "run allocnet doctor again when it answers, or with --nomad-conf-dir")
-	}
+	d.silentNomad(r)
 	networks := d.networks(r)
 	d.plugins(ctx, r, networks)
 	masters(r, networks, netns.HasLinkNamed)

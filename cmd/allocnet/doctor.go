@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cluster"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -51,14 +50,13 @@ pool that another process has locked; it is 0 if there are only other warnings.`
 	}
 }
 
-// askNomad adds what the Nomad client on this host says of itself. Nothing if no Nomad
-// agent runs.
+// askNomad adds what the Nomad client on this host says of itself, or why it does not. Nothing if none runs.
 func askNomad(ctx context.Context, d *doctor.Doctor) {
 	client, err := nomad.ReadClientConfig(ctx)
-	if errdefs.Of(err) == errdefs.Timeout {
-		d.NomadSilent = err
-	}
 	if err != nil {
+		if !nomad.IsAbsent(err) {
+			d.NomadSilent = err
+		}
 		return
 	}
 	d.NomadVersion = client.Version

@@ -93,10 +93,11 @@ func (b *Batch) MakeTable(table *Table) error {
 	return nil
 }
 
-// isMade tells whether a table has its chains, with what is shared. To make a chain that is there is a change, too, and who closes a
+// isMade tells whether a table is awake and has its chains, with what is shared. To make a chain that is there is a change, too, and who closes a
 // connection after that, while all other changes wait, waits for packets in flight.
 func (b *Batch) isMade(table *Table) bool {
-	return !slices.ContainsFunc(table.Chains, func(c Chain) bool { return !b.hasMade(table, &c) })
+	dormant, err := b.IsDormant(table)
+	return err == nil && !dormant && !slices.ContainsFunc(table.Chains, func(c Chain) bool { return !b.hasMade(table, &c) })
 }
 
 func (b *Batch) hasMade(t *Table, c *Chain) bool {

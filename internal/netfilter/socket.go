@@ -278,6 +278,20 @@ func (s *Socket) HasChain(t *Table, chain string) (bool, error) {
 	return ok, err
 }
 
+// IsDormant tells whether a table is there and has the flag dormant: its rules see no packet.
+func (s *Socket) IsDormant(t *Table) (bool, error) {
+	data, err := netlink.MarshalAttributes([]netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
+	if err != nil {
+		return false, err
+	}
+	answers, err := s.Execute(message(unix.NFT_MSG_GETTABLE, 0, t.Family, data))
+	if err != nil || len(answers) == 0 {
+		return false, ignoreUnsupported(err)
+	}
+	found := answers[0].Data[min(nfgenmsgSize, len(answers[0].Data)):]
+	return numberOf(found, unix.NFTA_TABLE_FLAGS)&unix.NFT_TABLE_F_DORMANT != 0, nil
+}
+
 // ListedChain is a chain as the kernel lists it.
 type ListedChain struct {
 	// Handle is less than those of all that its table has got since.

@@ -45,10 +45,27 @@ func (s *Socket) dial() error {
 		return fmt.Errorf("failed to connect to nftables: %w", err)
 	}
 	s.Conn = conn
+	s.enlarge()
 	if deadline, ok := s.ctx.Deadline(); ok {
 		return conn.SetDeadline(deadline)
 	}
 	return nil
+}
+
+// answerBuffer is what the kernel gives a socket by default: the echoes of a batch fit, and the answer to it.
+const answerBuffer = 212992
+
+// enlarge gives the connection that much where net.core.rmem_default is less. What does not fit is lost, which is noticed.
+func (s *Socket) enlarge() {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // a socket that was just made is open
+		if size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF); err == nil && size < answerBuffer {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, answerBuffer/2) // the kernel doubles it
+		}
+	})
 }
 
 // sendBuffer is what the kernel accepts in one request unless it is asked for more.

@@ -193,6 +193,40 @@ func TestRootManyRules(t *testing.T) {
 	})
 }
 
+// TestRootLostEchoes: where the answer to a batch does not fit into the socket, it is not known whether the rules were made. They are there
+// once, and no handle is guessed.
+func TestRootLostEchoes(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		s, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := s.SetReadBuffer(1); err != nil { // the least that the kernel has
+			return err
+		}
+		var ids []string
+		for i := range 30 {
+			ids = append(ids, fmt.Sprint("a", i))
+		}
+		made := publishing(false, ids...)
+		if err := commitBatch(s, made); err != nil {
+			return err
+		}
+		listed, err := s.List(published, "hostports")
+		if len(listed) != len(ids) {
+			t.Errorf("%d rules, want %d", len(listed), len(ids))
+		}
+		for _, one := range made {
+			if len(one.Handles) != 0 {
+				t.Errorf("handles %v, want none", one.Handles)
+			}
+		}
+		return err
+	})
+}
+
 // TestRootDormantTableIsRepaired: a table that sees no packet is missing, and comes back with its rules.
 func TestRootDormantTableIsRepaired(t *testing.T) {
 	roottest.Require(t)

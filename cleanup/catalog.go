@@ -5,7 +5,10 @@ package cleanup
 
 import (
 	"cmp"
+	"encoding/json"
+	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -63,7 +66,7 @@ var catalogue = catalog{
 	{name: "tuning", delMayLie: true, leaves: []*leak{{
 		kind: Tuning,
 		files: []filePattern{{
-			in:   directory{paths: []string{"/run/cni/tuning"}, configured: tuningDataDir},
+			in:   directory{paths: []string{tuningDir}, configured: tuningDataDir},
 			name: regexp.MustCompile(`^(?P<id>.+)_(?P<interface>[^_]*)\.json$`),
 			want: "CONTAINERID_INTERFACE.json",
 			key:  tuningFile,
@@ -124,7 +127,19 @@ func instance(o Owner) string {
 	return hash(o.Network, 16) + "-" + hash(o.Interface+":"+o.ContainerID, 16)
 }
 
+const tuningDir = "/run/cni/tuning"
+
 func tuningFile(o Owner) string { return o.ContainerID + "_" + o.Interface + ".json" }
+
+// savedSettings returns the files in which the plugins tuning of a conflist keep what they have found, that of the last plugin first.
+func savedSettings(conflist json.RawMessage, o Owner) (files []string) {
+	for _, conf := range slices.Backward(pluginConfs(conflist)) {
+		if conf.Type == "tuning" {
+			files = append(files, filepath.Join(cmp.Or(conf.DataDir, tuningDir), tuningFile(o)))
+		}
+	}
+	return files
+}
 
 func ipamDataDir(c pluginConf) string { return c.IPAM.DataDir }
 

@@ -261,3 +261,12 @@ func TestCatalogueIsDocumented(t *testing.T) {
 		t.Errorf("plugins of the catalogue, and of docs/cleanup.md: %s", diff)
 	}
 }
+
+// TestSavedSettings: what the last plugin has found is given back first, wherever each keeps it.
+func TestSavedSettings(t *testing.T) {
+	conflist := []byte(`{"plugins": [{"type": "host-device"}, {"type": "tuning"}, {"type": "portmap", "dataDir": "/x"}, {"type": "tuning", "dataDir": "/run/cni/tuning-2"}]}`)
+	want := []string{"/run/cni/tuning-2/a1_net1.json", "/run/cni/tuning/a1_net1.json"}
+	if got := savedSettings(conflist, ownerOf("card", "a1", "net1")); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -131,7 +131,10 @@ type device struct {
 
 // deviceOf returns that of an attachment, wherever it is by now.
 func deviceOf(a state.Allocation, attachment state.Attachment, owner Owner) Object {
-	d := &device{netns.Device{Name: attachment.Device, Interface: attachment.Interface, Index: attachment.DeviceIndex, Kind: attachment.DeviceKind}, a}
+	d := &device{netns.Device{
+		Name: attachment.Device, Interface: attachment.Interface, Index: attachment.DeviceIndex, Kind: attachment.DeviceKind,
+		Restore: restorer(savedSettings(attachment.ConfList, owner)),
+	}, a}
 	if confs := pluginConfs(attachment.ConfList); d.Name == "" && len(confs) > 0 {
 		d.Name = confs[0].Device
 	}

@@ -45,6 +45,9 @@ type Plugin struct {
 	} `json:"args"`
 	// IngressPolicy is that of the plugin firewall.
 	IngressPolicy string `json:"ingressPolicy"`
+	limits
+	// Capabilities are those that the plugin is given, by name.
+	Capabilities map[string]bool `json:"capabilities"`
 
 	IPAM     json.RawMessage `json:"ipam"`
 	IPAMType string          `json:"-"`

@@ -49,6 +49,9 @@ func (n *Network) Render(e Edit) ([]byte, error) {
 			return nil, fmt.Errorf("network %q: plugins[%d]: %w", n.Name, i, err)
 		}
 	}
+	if err := n.separateBackups(plugins); err != nil {
+		return nil, err
+	}
 	if e.MTU != 0 && withMTU == 0 {
 		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("network %q: no plugin has the key \"mtu\": omit the MTU, or add the key to the network", n.Name))
 	}

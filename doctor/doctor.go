@@ -70,9 +70,7 @@ type Doctor struct {
 // something is a finding, not an error.
 func (d *Doctor) Examine(ctx context.Context) *Report {
 	r := &Report{Findings: []Finding{}, Pools: []Pool{}}
-	if d.NomadSilent != nil {
-		r.addWarning("Nomad", "what it offers is not examined: "+d.NomadSilent.Error(), "run allocnet doctor again when it answers, or with --nomad-conf-dir")
-	}
+	d.silentNomad(r)
 	networks := d.networks(r)
 	d.plugins(ctx, r, networks)
 	masters(r, networks, netns.HasLinkNamed)
@@ -130,6 +128,8 @@ type Finding struct {
 	Problem string `json:"problem"`
 	// Fix is the command or the edit that solves the problem.
 	Fix string `json:"fix"`
+	// Unexamined is whether Problem is that something could not be looked at: it may have other problems.
+	Unexamined bool `json:"unexamined,omitempty"`
 }
 
 // Report is the result of an examination.
@@ -140,17 +140,22 @@ type Report struct {
 	Pools []Pool `json:"pools"`
 }
 
-// Healthy reports whether there are no errors. Warnings are allowed.
+// Healthy reports whether there are no errors, and all was looked at. Other warnings are allowed.
 func (r *Report) Healthy() bool {
-	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error || f.Unexamined })
 }
 
 func (r *Report) addError(subject, problem, fix string) {
-	r.Findings = append(r.Findings, Finding{Error, subject, problem, fix})
+	r.Findings = append(r.Findings, Finding{Severity: Error, Subject: subject, Problem: problem, Fix: fix})
 }
 
 func (r *Report) addWarning(subject, problem, fix string) {
-	r.Findings = append(r.Findings, Finding{Warning, subject, problem, fix})
+	r.Findings = append(r.Findings, Finding{Severity: Warning, Subject: subject, Problem: problem, Fix: fix})
+}
+
+// addUnexamined adds that something could not be looked at, although the host and the caller's privileges allow it.
+func (r *Report) addUnexamined(subject, problem, fix string) {
+	r.Findings = append(r.Findings, Finding{Severity: Warning, Subject: subject, Problem: problem, Fix: fix, Unexamined: true})
 }
 
 func (r *Report) sort() {

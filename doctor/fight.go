@@ -28,7 +28,7 @@ func (d *Doctor) fights(ctx context.Context, r *Report) {
 	var repairs []event.Event
 	for e, err := range (event.Log{StateDir: d.StateDir}).Events(ctx, event.Filter{}, false) {
 		if err != nil {
-			r.addWarning("events", err.Error(), "make root the owner of the state directory")
+			r.addUnexamined("events", err.Error(), "make root the owner of the state directory")
 			return
 		}
 		if e.Operation == string(hook.OpRepair) && e.Outcome == string(hook.Done) && len(e.Missing) > 0 {

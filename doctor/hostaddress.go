@@ -17,7 +17,7 @@ import (
 func subnetsOfHost(r *Report, networks []network, links func() ([]netns.Interface, error)) {
 	own, err := links()
 	if err != nil {
-		r.addWarning("host", "its addresses are not compared with those of networks: "+err.Error(), "run allocnet doctor again")
+		r.addUnexamined("host", "its addresses are not compared with those of networks: "+err.Error(), "run allocnet doctor again")
 		return
 	}
 	for _, n := range networks {

@@ -90,11 +90,15 @@ func (p poolReport) readiness() {
 			p.addError(p.subject, err.Error(), "replace the token of the block nomad in "+p.Config.ConfigDir+", or give it the policy of docs/cluster.md: read, list, write and destroy on allocnet/ipam/*")
 		case errors.Is(err, ipam.ErrFenced): // verified reports it
 		case errors.Is(err, errLocked):
-			p.addWarning(p.subject, "what this host has of it is not examined: "+err.Error(), "if the agent is stopped, let it go on: systemctl kill --signal=CONT allocnet")
+			p.addUnexamined(p.subject, "what this host has of it is not examined: "+err.Error(), "if the agent is stopped, let it go on: systemctl kill --signal=CONT allocnet")
 		case errors.Is(err, ipam.ErrExhausted):
 			p.addError(p.subject, err.Error(), "append a range, or release blocks of hosts that are gone: allocnet ipam show "+p.Config.Pool)
 		case errors.Is(err, ipam.ErrUnavailable):
-			p.addWarning(p.subject, err.Error(), "check the Nomad servers; addresses of the blocks that this host holds are assigned without them")
+			add := p.addWarning
+			if p.Unread != nil {
+				add = p.addUnexamined
+			}
+			add(p.subject, err.Error(), "check the Nomad servers; addresses of the blocks that this host holds are assigned without them")
 		case errors.Is(err, ipam.ErrInvalid):
 			p.addError(p.subject, err.Error(), "correct the key ipam of the network")
 		default:
@@ -161,7 +165,7 @@ func (p poolReport) claims() {
 			"agents reclaim them when the node has been gone for long enough; at once: allocnet ipam release --node "+id+" "+p.Config.Pool)
 	}
 	if p.Unasked != nil {
-		p.addWarning(p.subject, "which nodes are gone is not examined in full: "+p.Unasked.Error(), "run allocnet doctor again, with a token that may read nodes")
+		p.addUnexamined(p.subject, "which nodes are gone is not examined in full: "+p.Unasked.Error(), "run allocnet doctor again, with a token that may read nodes")
 	}
 	p.missing(local)
 }

@@ -48,7 +48,7 @@ var leaves = regexp.MustCompile(`^(unmanaged|unavailable|pending|initialized|lin
 func managedLinks(r *Report, links func() ([]netns.Interface, error), programs []string, output func(command []string) (string, error)) {
 	own, err := links()
 	if err != nil {
-		r.addWarning("host", "its links are not examined: "+err.Error(), "run allocnet doctor again")
+		r.addUnexamined("host", "its links are not examined: "+err.Error(), "run allocnet doctor again")
 		return
 	}
 	for _, m := range managers {
@@ -57,7 +57,7 @@ func managedLinks(r *Report, links func() ([]netns.Interface, error), programs [
 		}
 		list, err := output(m.list)
 		if err != nil {
-			r.addWarning(m.name, fmt.Sprintf("what it configures is not examined: %s: %v", m.list[0], err), "run allocnet doctor again")
+			r.addUnexamined(m.name, fmt.Sprintf("what it configures is not examined: %s: %v", m.list[0], err), "run allocnet doctor again")
 			continue
 		}
 		if names, patterns := m.configures(list, own); len(names) > 0 {

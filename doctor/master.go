@@ -24,7 +24,7 @@ func masters(r *Report, networks []network, has cniconf.HasLink) {
 			r.addError(n.Path, fmt.Sprintf("network %q: the host has no link %s", n.Name, strings.Join(missing.Missing, ", ")),
 				"create the link, or correct \"master\"")
 		case err != nil:
-			r.addWarning(n.Path, "links are not examined: "+err.Error(), "run allocnet doctor again")
+			r.addUnexamined(n.Path, "links are not examined: "+err.Error(), "run allocnet doctor again")
 		}
 	}
 }

@@ -20,7 +20,7 @@ func unread(r *Report, networks []network, errs []error) {
 		return
 	}
 	for _, err := range errs {
-		r.addWarning("forwarding", "is not examined in full: "+err.Error(), "run allocnet doctor again")
+		r.addUnexamined("forwarding", "is not examined in full: "+err.Error(), "run allocnet doctor again")
 	}
 }
 

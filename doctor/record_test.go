@@ -70,7 +70,7 @@ func TestRecords(t *testing.T) {
 	if f := r.Findings[0]; f.Severity != Error || f.Subject != "torn" || !strings.Contains(f.Problem, "record is damaged: "+dir) || f.Fix != "allocnet check --repair torn" {
 		t.Errorf("damaged record: %+v", f)
 	}
-	if f := r.Findings[1]; f != (Finding{Warning, "killed", "a killed process left its lock file", "allocnet gc"}) {
+	if f := r.Findings[1]; f != (Finding{Severity: Warning, Subject: "killed", Problem: "a killed process left its lock file", Fix: "allocnet gc"}) {
 		t.Errorf("stale lock: %+v", f)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "locks")); err != nil {

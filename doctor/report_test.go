@@ -20,10 +20,7 @@ func TestReportOrder(t *testing.T) {
 	r.addError("c", "first", "f")
 	r.addError("c", "second", "f")
 	r.sort()
-	want := []Finding{{Error, "c", "first", "f"}, {Error, "c", "second", "f"}, {Error, "z", "p", "f"}, {Warning, "a", "p", "f"}, {Warning, "b", "p", "f"}}
-	if diff := cmp.Diff(want, r.Findings); diff != "" {
-		t.Error(diff)
-	}
+	requireFindings(t, r, "error c: first => f", "error c: second => f", "error z: p => f", "warning a: p => f", "warning b: p => f")
 	if r.Healthy() {
 		t.Error("a report with errors is healthy")
 	}

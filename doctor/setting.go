@@ -28,7 +28,7 @@ func settings(r *Report, networks []network, dir string) {
 		case errors.Is(err, fs.ErrNotExist):
 			return "absent"
 		case err != nil:
-			r.addWarning(strings.ReplaceAll(name, "/", "."), "is not examined: "+err.Error(), "run allocnet doctor again")
+			r.addUnexamined(strings.ReplaceAll(name, "/", "."), "is not examined: "+err.Error(), "run allocnet doctor again")
 		}
 		return strings.TrimSpace(string(data))
 	}
@@ -99,7 +99,7 @@ func backends(ctx context.Context, r *Report) {
 		out, err := exec.CommandContext(ctx, program+"-save").Output()
 		counts[program] = err == nil && strings.Contains(string(out), "\n-A ")
 		if err != nil && !errors.Is(err, exec.ErrNotFound) {
-			r.addWarning("iptables", "the rules of "+program+" are not examined: "+program+"-save: "+err.Error(), "run allocnet doctor again")
+			r.addUnexamined("iptables", "the rules of "+program+" are not examined: "+program+"-save: "+err.Error(), "run allocnet doctor again")
 		}
 		for _, table := range netfilter.Unlisted(string(out)) {
 			r.addWarning(program, fmt.Sprintf("cannot list the table %s, into which another program has put rules of nft: plugins that are executed cannot attach networks", table),

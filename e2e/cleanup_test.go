@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -269,4 +270,30 @@ func TestCardComesBack(t *testing.T) {
 	sandbox.Run(t, "ip", "link", "del", "card")
 	h.must("detach", "clash")
 	sandbox.Run(t, "ip", "link", "show", "card")
+}
+
+// TestCardGetsItsSettingsBack: what several plugins have set of a card is undone in order.
+func TestCardGetsItsSettingsBack(t *testing.T) {
+	h := newHost(t)
+	sandbox.Run(t, "ip", "link", "add", "tuned", "mtu", "1450", "type", "veth", "peer", "name", "cable")
+	t.Cleanup(func() { sandbox.Run(t, "ip", "link", "del", "tuned") })
+	sandbox.WriteFile(t, h.conf+"/81-tuned.conflist", `{"cniVersion": "1.0.0", "name": "tuned", "plugins": [{"type": "host-device", "device": "tuned"},
+		{"type": "tuning", "dataDir": "/run/tuned", "mtu": 1400, "allmulti": true}, {"type": "tuning", "dataDir": "/run/tuned", "mtu": 1300}]}`)
+	h.ownPlugins()
+	before := sandbox.Run(t, "ip", "-d", "link", "show", "tuned")
+	h.attach("tuned1", "--networks", "tuned@data0")
+	if out := sandbox.Run(t, "ip", "-n", "tuned1", "link", "show", "data0"); !strings.Contains(out, "mtu 1300") {
+		t.Fatalf("the second plugin has set nothing:\n%s", out)
+	}
+	h.must("check", "tuned1")
+	h.must("detach", "tuned1")
+	settings := regexp.MustCompile(`mtu \d+|promiscuity \d+|allmulti \d+`)
+	after := sandbox.Run(t, "ip", "-d", "link", "show", "tuned")
+	if got, want := settings.FindAllString(after, -1), settings.FindAllString(before, -1); !slices.Equal(got, want) {
+		t.Errorf("it has %q, and had %q before", got, want)
+	}
+	if left, _ := filepath.Glob("/run/tuned*/*"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	sandbox.Run(t, "rm", "-r", "/run/tuned", "/run/tuned-2") // which the plugin has made
 }

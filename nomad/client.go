@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -173,7 +175,7 @@ func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
 	}
 	c := ClientConfig{AllocDir: self.Config.Client.AllocDir, CNIConfigDir: self.Config.Client.CNIConfigDir}
 	if !self.Config.Client.Enabled {
-		return ClientConfig{}, fmt.Errorf("the nomad agent at %s is not a client", client.Address())
+		return ClientConfig{}, fmt.Errorf("the nomad agent at %s %w", client.Address(), errNoClient)
 	}
 	if c.Version, err = ParseVersion(self.Config.Version.Version); err != nil {
 		return ClientConfig{}, fmt.Errorf("the nomad agent at %s: %w", client.Address(), err)
@@ -182,4 +184,18 @@ func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
 		c.AllocDir = filepath.Join(self.Config.DataDir, "alloc") // Nomad's default
 	}
 	return c, nil
+}
+
+var errNoClient = errors.New("is not a client")
+
+// IsAbsent tells whether an error of ReadClientConfig is that no Nomad client runs here: nothing accepts a connection, or it is a server.
+func IsAbsent(err error) bool {
+	failed, ok := errors.AsType[*net.OpError](err)
+	return ok && failed.Op == "dial" || errors.Is(err, errNoClient)
+}
+
+// IsDenied tells whether an error is that of an agent whose ACLs do not let the token ask, or that wants one.
+func IsDenied(err error) bool {
+	answer, ok := errors.AsType[api.UnexpectedResponseError](err)
+	return ok && (answer.StatusCode() == http.StatusForbidden || answer.StatusCode() == http.StatusUnauthorized)
 }

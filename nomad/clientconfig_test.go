@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,10 +37,21 @@ func TestReadClientConfig(t *testing.T) {
 			if got.AllocDir != test.want || (got.Version == Version{1, 8, 4}) != (test.fail == "") || (got.CNIConfigDir == "/opt/cni/config") != (test.fail == "") || test.fail == "" && err != nil || test.fail != "" && (err == nil || !strings.Contains(err.Error(), test.fail)) {
 				t.Errorf("%+v, %v, want %q %s", got, err, test.want, test.fail)
 			}
+			if IsAbsent(err) != (name == "a server") || IsDenied(err) != (name == "denied") {
+				t.Errorf("absent: %t, denied: %t", IsAbsent(err), IsDenied(err))
+			}
 			if s.tokens[0] != "secret" {
 				t.Errorf("token %q", s.tokens[0])
 			}
 		})
+	}
+}
+
+// TestNoAgent: where nothing listens there is none, which is not one that does not tell.
+func TestNoAgent(t *testing.T) {
+	t.Setenv("NOMAD_ADDR", "unix://"+filepath.Join(t.TempDir(), "missing"))
+	if _, err := ReadClientConfig(t.Context()); !IsAbsent(err) || IsDenied(err) {
+		t.Errorf("%v, want one that says that there is no agent", err)
 	}
 }
 
@@ -54,7 +66,7 @@ func TestSilentAgent(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	t.Setenv("NOMAD_ADDR", "http://"+listener.Addr().String())
-	if _, err := ReadClientConfig(t.Context()); errdefs.Of(err) != errdefs.Timeout {
+	if _, err := ReadClientConfig(t.Context()); errdefs.Of(err) != errdefs.Timeout || IsAbsent(err) {
 		t.Errorf("%v, want a timeout", err)
 	}
 }

@@ -162,6 +162,10 @@ func guards() (map[string][][]string, error) {
 		}
 		var comments [][]string
 		t := (&guard{device: device}).table()
+		if dormant, err := socket.IsDormant(t); dormant || err != nil { // it drops nothing
+			all[device] = nil
+			continue
+		}
 		for _, c := range t.Chains {
 			rules, _ := socket.List(t, c.Name) // the chain may be missing
 			var texts []string

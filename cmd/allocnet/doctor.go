@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cluster"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -34,7 +33,8 @@ If the Nomad agent of this host answers (NOMAD_ADDR, NOMAD_TOKEN), or with --nom
 networks are compared with what Nomad offers. Without root, only configurations, plugins,
 kernel settings and network managers are examined.
 
-The exit code is 1 if there is an error, and 0 if there are only warnings.`,
+The exit code is 1 if there is an error, or if something could not be looked at, such as a
+pool that another process has locked; it is 0 if there are only other warnings.`,
 		Example: `  allocnet doctor
   allocnet doctor --json`,
 		Args: cli.NoArguments,
@@ -50,14 +50,13 @@ The exit code is 1 if there is an error, and 0 if there are only warnings.`,
 	}
 }
 
-// askNomad adds what the Nomad client on this host says of itself. Nothing if no Nomad
-// agent runs.
+// askNomad adds what the Nomad client on this host says of itself, or why it does not. Nothing if none runs.
 func askNomad(ctx context.Context, d *doctor.Doctor) {
 	client, err := nomad.ReadClientConfig(ctx)
-	if errdefs.Of(err) == errdefs.Timeout {
-		d.NomadSilent = err
-	}
 	if err != nil {
+		if !nomad.IsAbsent(err) {
+			d.NomadSilent = err
+		}
 		return
 	}
 	d.NomadVersion = client.Version

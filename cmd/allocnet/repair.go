@@ -35,8 +35,8 @@ An attachment whose interface is gone, or whose plugins allocnet does not know a
 whose CHECK fails twice, has to be attached again. With --reattach that is done, with
 the same interface name, addresses, MAC and ports; otherwise it is only reported.
 
-An allocation that another call is changing is skipped. The exit code is 1 if
-something is missing afterwards, or with --dry-run if something is missing. The first
+An allocation that another call is changing is skipped. The exit code is 1 if one was,
+if something is missing afterwards, or with --dry-run if something is missing. The first
 characters of an ID are enough if no other ID begins with them.`,
 		Example: `  allocnet repair --dry-run
   allocnet repair
@@ -91,6 +91,8 @@ func openDrifts(drifts []hook.Drift) error {
 	lacking := 0
 	for _, d := range drifts {
 		switch {
+		case d.Skipped == hook.SkippedBusy:
+			errs = append(errs, fmt.Errorf("allocation %s is not compared with the host: %s", d.Allocation, d.Skipped))
 		case d.Err != nil:
 			errs = append(errs, d.Err)
 		case d.Open():

@@ -37,3 +37,15 @@ func TestPrintDrifts(t *testing.T) {
 		t.Errorf("a terminal gets\n%s", &shown)
 	}
 }
+
+// TestSkippedIsNotRepaired: what was not compared with the host is not said to lack nothing, unless there is nothing to compare.
+func TestSkippedIsNotRepaired(t *testing.T) {
+	gone := hook.Drift{Allocation: "web-2", Skipped: "its namespace is gone"}
+	if err := openDrifts([]hook.Drift{gone}); err != nil {
+		t.Error(err)
+	}
+	err := openDrifts([]hook.Drift{gone, {Allocation: "web-1", Skipped: hook.SkippedBusy}})
+	if want := "allocation web-1 is not compared with the host: another call is changing it"; err == nil || err.Error() != want || cli.ExitCode(err) != cli.ExitFailed {
+		t.Errorf("%v, want %q and exit code 1", err, want)
+	}
+}

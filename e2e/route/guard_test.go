@@ -195,8 +195,12 @@ func TestInjection(t *testing.T) {
 	}
 	requireTraffic(t, hosts, 1400)
 	requireGuarded(t, a, true)
+	damages := []string{"add table inet allocnet-vx-net { flags dormant; }"}
 	for _, chain := range []string{"forward", "output", "input", "postrouting"} {
-		sandbox.Run(t, "ip", "netns", "exec", "a", "nft", "flush", "chain", "inet", "allocnet-vx-net", chain)
+		damages = append(damages, "flush chain inet allocnet-vx-net "+chain)
+	}
+	for _, damage := range damages {
+		sandbox.Run(t, "ip", "netns", "exec", "a", "nft", damage)
 		requireGuarded(t, a, false)
 		a.apply(t, p, hosts)
 		requireGuarded(t, a, true)

@@ -4,6 +4,7 @@
 package netfilter
 
 import (
+	"errors"
 	"net"
 	"slices"
 
@@ -32,6 +33,8 @@ type Batch struct {
 	made map[string]bool
 	// again is whether one before it was refused: what was there may be gone.
 	again bool
+	// unanswered is whether the answer to one before it was lost, so that nothing is echoed.
+	unanswered bool
 	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
 	isGuarded bool
 	// echoes are called with the handles of rules that the kernel echoes, in their order.
@@ -48,8 +51,9 @@ const guardedAttempts = 2
 
 // Change has the kernel execute a batch, which fill makes of the rules as they are. It is filled again if it fails.
 func (s *Socket) Change(fill func(*Batch) error) (err error) {
+	unanswered := false
 	for attempt := range attempts {
-		b := &Batch{Listings: s.Listings(), made: map[string]bool{}, again: attempt > 0}
+		b := &Batch{Listings: s.Listings(), made: map[string]bool{}, again: attempt > 0, unanswered: unanswered}
 		if err = fill(b); err != nil {
 			return err
 		}
@@ -57,9 +61,13 @@ func (s *Socket) Change(fill func(*Batch) error) (err error) {
 		if err = s.send(b); err == nil {
 			return nil
 		}
+		unanswered = unanswered || errors.Is(err, unix.ENOBUFS)
 	}
 	return err
 }
+
+// IsUnanswered tells whether the answer to a batch before it was lost: the kernel may have executed that one, and has the rules then.
+func (b *Batch) IsUnanswered() bool { return b.unanswered }
 
 // MakeTable makes what all attachments share, once. Rules that are as they have to be stay as they
 // are: the kernel waits for packets in flight where it removes any.
@@ -93,10 +101,11 @@ func (b *Batch) MakeTable(table *Table) error {
 	return nil
 }
 
-// isMade tells whether a table has its chains, with what is shared. To make a chain that is there is a change, too, and who closes a
+// isMade tells whether a table is awake and has its chains, with what is shared. To make a chain that is there is a change, too, and who closes a
 // connection after that, while all other changes wait, waits for packets in flight.
 func (b *Batch) isMade(table *Table) bool {
-	return !slices.ContainsFunc(table.Chains, func(c Chain) bool { return !b.hasMade(table, &c) })
+	dormant, err := b.IsDormant(table)
+	return err == nil && !dormant && !slices.ContainsFunc(table.Chains, func(c Chain) bool { return !b.hasMade(table, &c) })
 }
 
 func (b *Batch) hasMade(t *Table, c *Chain) bool {
@@ -235,10 +244,10 @@ func (b *Batch) addRule(t *Table, rule Rule) {
 const mostEchoes = 32
 
 // AddEchoedRule appends a rule to its chain. made is called with its handle when the batch is executed, unless that has more rules
-// than are echoed: then no handle is known.
+// than are echoed, or echoes were lost: then no handle is known.
 func (b *Batch) AddEchoedRule(t *Table, rule Rule, made func(handle uint64)) {
 	b.addRule(t, rule)
-	if b.echoes = append(b.echoes, made); len(b.echoes) <= mostEchoes {
+	if b.echoes = append(b.echoes, made); len(b.echoes) <= mostEchoes && !b.unanswered {
 		b.messages[len(b.messages)-1].Header.Flags |= netlink.Echo
 	}
 }

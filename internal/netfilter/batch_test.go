@@ -300,3 +300,33 @@ func TestRootDeleteAfterReload(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRootDormantTable: a table that an operator has put to sleep wakes with the next change of what it has, and only then.
+func TestRootDormantTable(t *testing.T) {
+	roottest.Require(t)
+	table := &netfilter.Table{Family: netfilter.INet, Name: "t", Chains: []netfilter.Chain{{Name: "plain"}}}
+	netnstest.Run(t, func() error {
+		socket, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		requireDormant := func(want bool) {
+			t.Helper()
+			if got, err := socket.IsDormant(table); got != want || err != nil {
+				t.Errorf("dormant: %t, %v, want %t", got, err, want)
+			}
+		}
+		build := func() error { return socket.Change(func(b *netfilter.Batch) error { return b.MakeTable(table) }) }
+		requireDormant(false) // there is none
+		if err := build(); err != nil {
+			return err
+		}
+		requireDormant(false)
+		sandbox.Run(t, "nft", "add table inet t { flags dormant; }")
+		requireDormant(true)
+		err = build()
+		requireDormant(false)
+		return err
+	})
+}

@@ -45,10 +45,27 @@ func (s *Socket) dial() error {
 		return fmt.Errorf("failed to connect to nftables: %w", err)
 	}
 	s.Conn = conn
+	s.enlarge()
 	if deadline, ok := s.ctx.Deadline(); ok {
 		return conn.SetDeadline(deadline)
 	}
 	return nil
+}
+
+// answerBuffer is what the kernel gives a socket by default: the echoes of a batch fit, and the answer to it.
+const answerBuffer = 212992
+
+// enlarge gives the connection that much where net.core.rmem_default is less. What does not fit is lost, which is noticed.
+func (s *Socket) enlarge() {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // a socket that was just made is open
+		if size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF); err == nil && size < answerBuffer {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, answerBuffer/2) // the kernel doubles it
+		}
+	})
 }
 
 // sendBuffer is what the kernel accepts in one request unless it is asked for more.
@@ -276,6 +293,20 @@ func ignoreUnsupported(err error) error {
 func (s *Socket) HasChain(t *Table, chain string) (bool, error) {
 	_, ok, err := s.FindChain(t, chain)
 	return ok, err
+}
+
+// IsDormant tells whether a table is there and has the flag dormant: its rules see no packet.
+func (s *Socket) IsDormant(t *Table) (bool, error) {
+	data, err := netlink.MarshalAttributes([]netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
+	if err != nil {
+		return false, err
+	}
+	answers, err := s.Execute(message(unix.NFT_MSG_GETTABLE, 0, t.Family, data))
+	if err != nil || len(answers) == 0 {
+		return false, ignoreUnsupported(err)
+	}
+	found := answers[0].Data[min(nfgenmsgSize, len(answers[0].Data)):]
+	return numberOf(found, unix.NFTA_TABLE_FLAGS)&unix.NFT_TABLE_F_DORMANT != 0, nil
 }
 
 // ListedChain is a chain as the kernel lists it.

@@ -24,6 +24,8 @@ type Device struct {
 	// Index and Kind are those that the kernel says in the namespace: a task makes no device, and changes neither. Zero: they are unknown.
 	Index int
 	Kind  string
+	// Restore gives it back the settings that plugins have changed, in the network namespace that it is in. Nil: there are none.
+	Restore func(netlink.Link)
 }
 
 // ReturnDevice moves a device from the namespace to the caller's, down and under the name that it had there.
@@ -40,7 +42,8 @@ func (n *Namespace) ReturnDevice(d Device) error {
 	}
 	attrs := link.Attrs()
 	name := cmp.Or(d.Name, attrs.Alias, attrs.Name)
-	if err := returnAs(n.link, link, name); err != nil {
+	restore := func() { _ = n.Do(func() error { d.restore(link); return nil }) } // it goes back all the same
+	if err := returnAs(n.link, link, name, restore); err != nil {
 		return fmt.Errorf("device %s of the host is interface %s in %s, and cannot go back: %w", name, attrs.Name, n.path, err)
 	}
 	return nil
@@ -74,8 +77,14 @@ func (d Device) find(links []netlink.Link) netlink.Link {
 
 func (d Device) has(mac string) bool { return SameMAC(d.MAC, mac) }
 
-// returnAs renames a link of the namespace and moves it to the caller's. On failure it keeps its name.
-func returnAs(h *netlink.Handle, link netlink.Link, name string) error {
+func (d Device) restore(link netlink.Link) {
+	if d.Restore != nil {
+		d.Restore(link)
+	}
+}
+
+// returnAs renames a link of the namespace, which is down and restored then, and moves it to the caller's. On failure it keeps its name.
+func returnAs(h *netlink.Handle, link netlink.Link, name string, restore func()) error {
 	if found, err := HasLinkNamed(name); err != nil || found {
 		return cmp.Or(err, fmt.Errorf("the host has another link %s: rename that one, and repeat this", name))
 	}
@@ -87,6 +96,7 @@ func returnAs(h *netlink.Handle, link netlink.Link, name string) error {
 	if err := h.LinkSetDown(link); err != nil {
 		return err
 	}
+	restore()
 	former := link.Attrs().Name
 	err = h.LinkSetName(link, name)
 	if errors.Is(err, unix.EEXIST) { // a task has made one of the name: it gets its own on the host
@@ -144,6 +154,7 @@ func RestoreDevice(d Device) error {
 		if attrs.Alias != d.Name || !d.has(attrs.HardwareAddr.String()) {
 			continue
 		}
+		d.restore(link)
 		if attrs.Name != d.Name {
 			err = errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, d.Name))
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
@@ -123,5 +125,37 @@ func TestRootReturnDeviceByIndex(t *testing.T) {
 	}
 	if links := sandbox.Run(t, "ip", "-o", "link", "show", "lan7"); !strings.Contains(links, "lan7@lan7peer") {
 		t.Errorf("the host's lan7 is the task's:\n%s", links)
+	}
+}
+
+// TestRootReturnedDeviceIsRestored: in its namespace, when it is sure to go back; one that the kernel has moved back, on the host.
+func TestRootReturnedDeviceIsRestored(t *testing.T) {
+	roottest.Require(t)
+	n := openNamespace(t, create(t, "device"))
+	restored := 0
+	d := netns.Device{Name: "lan7", Interface: "net1", MAC: "02:00:00:00:aa:01", Restore: func(link netlink.Link) {
+		restored++
+		if err := netlink.LinkSetMTU(link, 1450); err != nil {
+			t.Error(err)
+		}
+	}}
+	ip(t, "link add lan7 mtu 1300 address "+d.MAC+" type veth peer name lan7peer")
+	t.Cleanup(func() { ip(t, "link del lan7peer") })
+	ip(t, "link set lan7 netns device name net1 alias lan7")
+	ip(t, "link add lan7 type bridge")
+	if err := n.ReturnDevice(d); err == nil || restored > 0 {
+		t.Errorf("while it stays: %v, restored %d times", err, restored)
+	}
+	ip(t, "link del lan7")
+	for i, goBack := range []func(netns.Device) error{n.ReturnDevice, netns.RestoreDevice} {
+		if i > 0 {
+			ip(t, "link set lan7 mtu 1300 name eth7 alias lan7")
+		}
+		if err := goBack(d); err != nil || restored != i+1 {
+			t.Errorf("%v, restored %d times", err, restored)
+		}
+		if out := sandbox.Run(t, "ip", "link", "show", "lan7"); !strings.Contains(out, "mtu 1450") {
+			t.Errorf("it is not restored: %s", out)
+		}
 	}
 }

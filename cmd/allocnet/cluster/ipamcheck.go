@@ -30,7 +30,8 @@ of the other hosts, addresses in namespaces without a lease, leases without a na
 pools of this host that assign the same addresses.
 Nothing is changed.
 
-The exit code is 1 if there is an error, and 0 if there are only warnings.`,
+The exit code is 1 if there is an error, or if something could not be looked at, as of a pool
+that another process has locked; it is 0 if there are only other warnings.`,
 		Example: `  allocnet ipam check
   allocnet ipam check vlan100
   allocnet ipam check --json`,

@@ -12,7 +12,7 @@ import (
 )
 
 // CheckKeys returns why the keys of a network keep it from being attached: those of its rules, host names in conditions, addresses that reach nothing,
-// and those of plugins that this process would execute. Where the plugins are executed, a newer
+// limits that exclude each other, and those of plugins that this process would execute. Where the plugins are executed, a newer
 // one may know a key that is unknown here.
 func (c Config) CheckKeys(n *cniconf.Network) error {
 	c = c.WithDefaults()
@@ -24,6 +24,9 @@ func (c Config) CheckKeys(n *cniconf.Network) error {
 		return err
 	}
 	if err := n.CheckAddresses(); err != nil {
+		return err
+	}
+	if err := n.CheckLimits(false, false); err != nil {
 		return err
 	}
 	mistakes, err := c.mistakes(n)

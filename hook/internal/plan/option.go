@@ -33,6 +33,11 @@ func (p *Plan) applyOptions() error {
 		if err := checkChain(added.network.Name, added.network.List); err != nil {
 			return err
 		}
+		if asked := added.Element.Bandwidth; asked != nil {
+			if err := added.network.CheckLimits(asked.IngressRate != 0, asked.EgressRate != 0); err != nil {
+				return err
+			}
+		}
 		added.Attachment.IPv6Off = added.rules.IPv6 == policy.IPv6Off
 		if added.Attachment.IPv6Off { // nor has it router advertisements
 			if err := added.refuseIPv6(); err != nil {

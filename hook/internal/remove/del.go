@@ -64,7 +64,16 @@ func Del(ctx context.Context, o *operation.Operation, a state.Attachment, list *
 		return nil, err
 	}
 	if c.Changes == nil && is == inspect.Present && !o.Config.MadeByOtherIPTables(a) {
-		c.Runner.Deleted = func(ctx context.Context, plugin string) error { return o.Config.Cleaner.Left(ctx, a, plugin) }
+		of := map[string]int{}
+		for _, p := range list.Plugins {
+			of[p.Network.Type]++
+		}
+		c.Runner.Deleted = func(ctx context.Context, plugin string) error {
+			if of[plugin]--; of[plugin] > 0 { // what is left is that of one before it in the chain
+				return nil
+			}
+			return o.Config.Cleaner.Left(ctx, a, plugin)
+		}
 	}
 	if err := o.Config.Cache().RequireOwn(a); err != nil {
 		return nil, err // libcni would pass the result of another attachment

@@ -7,23 +7,11 @@ import (
 	"net"
 	"slices"
 
-	"github.com/containernetworking/plugins/pkg/ip"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 )
-
-// routes tells whether the kernel routes a network to a link by the gateway as an address of the link. It says so in one answer, while
-// its listing of addresses goes through all links of the host. False: it may do so nevertheless, as with IPv6.
-func routes(link netlink.Link, gateway net.IPNet) bool {
-	found, err := netlink.RouteGetWithOptions(ip.NextIP(gateway.IP), &netlink.RouteGetOptions{FIBMatch: true})
-	if err != nil || len(found) != 1 || found[0].Dst == nil {
-		return false
-	}
-	route, network := found[0], net.IPNet{IP: gateway.IP.Mask(gateway.Mask), Mask: gateway.Mask}
-	return route.LinkIndex == link.Attrs().Index && route.Protocol == unix.RTPROT_KERNEL && route.Src.Equal(gateway.IP) && route.Dst.String() == network.String()
-}
 
 // servesNetwork tells whether a link with such addresses is the gateway of a network: it has the gateway's IP, and the
 // host reaches the network through it. The length of the prefix is the operator's matter.

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -59,34 +60,40 @@ func TestGatewayWithAnotherPrefix(t *testing.T) {
 	}
 }
 
-// TestRootRoutes: the kernel's route by the gateway proves that the link has its address; no other route does.
-func TestRootRoutes(t *testing.T) {
+// TestRootGatewayOfTheLink: the link gets the gateway's address unless it has it itself, whatever routes say: an operator's may look as those
+// that the kernel makes for an address, which is another link's.
+func TestRootGatewayOfTheLink(t *testing.T) {
 	roottest.Require(t)
 	gateway := net.IPNet{IP: net.IPv4(10, 88, 0, 1).To4(), Mask: net.CIDRMask(24, 32)}
-	other := net.IPNet{IP: net.IPv4(10, 88, 0, 2).To4(), Mask: gateway.Mask}
-	network := &net.IPNet{IP: net.IPv4(10, 88, 0, 0).To4(), Mask: gateway.Mask}
-	for name, test := range map[string]struct {
-		prepare func(link netlink.Link) error
-		want    bool
-	}{
-		"nothing":         {func(netlink.Link) error { return nil }, false},
-		"the gateway":     {func(link netlink.Link) error { return netlink.AddrAdd(link, &netlink.Addr{IPNet: &gateway}) }, true},
-		"another address": {func(link netlink.Link) error { return netlink.AddrAdd(link, &netlink.Addr{IPNet: &other}) }, false},
-		"a shorter prefix": {func(link netlink.Link) error {
-			return netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: gateway.IP, Mask: net.CIDRMask(16, 32)}})
-		}, false},
-		"a route of an operator": {func(link netlink.Link) error {
-			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: network, Scope: netlink.SCOPE_LINK})
-		}, false},
-	} {
+	for name, mask := range map[string]net.IPMask{"its own": gateway.Mask, "a shorter prefix": net.CIDRMask(16, 32), "of another link": nil} {
 		netnstest.Run(t, func() error {
-			link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
-			if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link), test.prepare(link)); err != nil {
+			made, other := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "other"}}
+			if err := errors.Join(netlink.LinkAdd(made), netlink.LinkSetUp(made), netlink.LinkAdd(other), netlink.LinkSetUp(other)); err != nil {
 				return err
 			}
-			lo, err := netlink.LinkByName("lo")
-			if got := routes(link, gateway); got != test.want || err == nil && routes(lo, gateway) {
-				t.Errorf("%s: %t, want %t, and never by another link", name, got, test.want)
+			link, err := netlink.LinkByName("br0")
+			if err != nil {
+				return err
+			}
+			has := func(link netlink.Link, address net.IPNet) error {
+				return netlink.AddrAdd(link, &netlink.Addr{IPNet: &address})
+			}
+			want := net.IPNet{IP: gateway.IP, Mask: mask}
+			if mask != nil {
+				err = has(link, want)
+			} else {
+				want.Mask = gateway.Mask
+				network := &net.IPNet{IP: gateway.IP.Mask(gateway.Mask), Mask: gateway.Mask}
+				err = errors.Join(has(other, net.IPNet{IP: gateway.IP, Mask: net.CIDRMask(32, 32)}), netlink.RouteAdd(&netlink.Route{
+					LinkIndex: link.Attrs().Index, Dst: network, Scope: netlink.SCOPE_LINK, Protocol: unix.RTPROT_KERNEL, Src: gateway.IP,
+				}))
+			}
+			if err := errors.Join(err, ensureAddress(link, gateway)); err != nil {
+				return err
+			}
+			found, err := links.Addresses(link, netlink.FAMILY_V4)
+			if len(found) != 1 || found[0].IPNet.String() != want.String() {
+				t.Errorf("%s: the bridge has %v, want %s", name, found, &want)
 			}
 			return err
 		})

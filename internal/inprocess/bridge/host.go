@@ -190,9 +190,6 @@ func (conf *config) addGateway(bridge *netlink.Bridge, gateway net.IPNet, result
 // ensureAddress gives the link an address, which may be there with another length of the prefix. Another one of
 // the same network is an error, also with forceAddress: it may be an operator's.
 func ensureAddress(link netlink.Link, address net.IPNet) error {
-	if routes(link, address) {
-		return nil
-	}
 	family := netlink.FAMILY_V6
 	if address.IP.To4() != nil {
 		family = netlink.FAMILY_V4

@@ -37,7 +37,12 @@ func AddHostAddress(link netlink.Link, address *net.IPNet) error {
 
 // Addresses returns the addresses of a link, or of all if it is nil. A listing that changes have interrupted is repeated.
 func Addresses(link netlink.Link, family int) ([]netlink.Addr, error) {
-	return netns.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+	return netns.Whole(func() ([]netlink.Addr, error) {
+		if link != nil {
+			return netns.AddressesOf(link, family)
+		}
+		return netlink.AddrList(nil, family)
+	})
 }
 
 // GlobalAddresses returns the addresses of a link, of both families, but for those of the link alone.

@@ -98,9 +98,13 @@ func listNFTablesRules(ctx context.Context, c *Set) ([]Listed, error) {
 }
 
 // list tells which rules of an attachment there are. Where their number is right, all are:
-// programs of other versions express them otherwise.
+// programs of other versions express them otherwise. Those of a table that is dormant have no effect.
 func (r *NFTables) list(l *netfilter.Listings) ([]Listed, error) {
 	var list []Listed
+	dormant, err := l.IsDormant(r.Table)
+	if err != nil {
+		return nil, err
+	}
 	for _, rule := range r.Rules {
 		owned, lacks, err := r.Listed(l, rule.Chain)
 		if err != nil {
@@ -109,7 +113,7 @@ func (r *NFTables) list(l *netfilter.Listings) ([]Listed, error) {
 		same := func(listed netfilter.ListedRule) bool {
 			return netfilter.SameRules([]netfilter.ListedRule{listed}, []netfilter.Rule{rule}, r.Table.Family)
 		}
-		present := lacks <= 0 || slices.ContainsFunc(owned, same)
+		present := !dormant && (lacks <= 0 || slices.ContainsFunc(owned, same))
 		list = append(list, Listed{"nft", string(r.Table.Family) + " " + r.Table.Name, rule.Chain, rule.Text, present})
 	}
 	return list, nil

@@ -70,6 +70,13 @@ func (r *NFTables) missing(l *netfilter.Listings) ([]string, error) {
 			missing = append(missing, fmt.Sprintf("nftables: %s in chain %s of table %s %s", counted(count), chain, r.Table.Family, r.Table.Name))
 		}
 	}
+	dormant, err := l.IsDormant(r.Table)
+	if err != nil {
+		return nil, err
+	}
+	if dormant {
+		missing = append(missing, fmt.Sprintf("nftables: table %s %s is dormant, and its rules see no packet", r.Table.Family, r.Table.Name))
+	}
 	for _, chain := range r.Table.Chains {
 		listed, err := l.Of(r.Table, chain.Name)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/google/nftables/expr"
 
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns/netnstest"
@@ -187,6 +188,76 @@ func TestRootManyRules(t *testing.T) {
 		listed, err := s.List(published, "hostports")
 		if len(listed) != 500 || len(many[0].Handles) != 0 {
 			t.Errorf("%d rules, handles %v", len(listed), many[0].Handles)
+		}
+		return err
+	})
+}
+
+// TestRootLostEchoes: where the answer to a batch does not fit into the socket, it is not known whether the rules were made. They are there
+// once, and no handle is guessed.
+func TestRootLostEchoes(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		s, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := s.SetReadBuffer(1); err != nil { // the least that the kernel has
+			return err
+		}
+		var ids []string
+		for i := range 30 {
+			ids = append(ids, fmt.Sprint("a", i))
+		}
+		made := publishing(false, ids...)
+		if err := commitBatch(s, made); err != nil {
+			return err
+		}
+		listed, err := s.List(published, "hostports")
+		if len(listed) != len(ids) {
+			t.Errorf("%d rules, want %d", len(listed), len(ids))
+		}
+		for _, one := range made {
+			if len(one.Handles) != 0 {
+				t.Errorf("handles %v, want none", one.Handles)
+			}
+		}
+		return err
+	})
+}
+
+// TestRootDormantTableIsRepaired: a table that sees no packet is missing, and comes back with its rules.
+func TestRootDormantTableIsRepaired(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		s, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := commitBatch(s, publishing(false, "one")); err != nil {
+			return err
+		}
+		sandbox.Run(t, "nft", "add table ip cni_hostport { flags dormant; }")
+		for _, dryRun := range []bool{true, false} {
+			sets := publishing(false, "one")
+			if listed, err := List(t.Context(), sets[0]); err != nil || len(listed) != 1 || listed[0].Present {
+				t.Errorf("a rule without effect is listed as %+v, %v", listed, err)
+			}
+			sets[0].Repair = &remedy.Repair{DryRun: dryRun}
+			CommitMissing(t.Context(), nil, sets)
+			want := []string{"nftables: table ip cni_hostport is dormant, and its rules see no packet"}
+			if r := sets[0].Repair; r.Err != nil || !slices.Equal(r.Missing, want) {
+				t.Errorf("dry run %t: %v, missing are %q", dryRun, r.Err, r.Missing)
+			}
+			if dormant, err := s.IsDormant(published); dormant != dryRun || err != nil {
+				t.Errorf("dry run %t: dormant %t, %v", dryRun, dormant, err)
+			}
+		}
+		listed, err := s.List(published, "hostports")
+		if len(listed) != 1 {
+			t.Errorf("%d rules", len(listed))
 		}
 		return err
 	})

@@ -71,6 +71,15 @@ func readLinkSettings(path string) (linkSettings, error) {
 	return s, json.Unmarshal(data, &s)
 }
 
+// Restore gives a link back what is in files that ADD has saved, in their order. A plugin that has changed nothing has saved none.
+func Restore(link netlink.Link, files []string) {
+	for _, path := range files {
+		if s, err := readLinkSettings(path); err == nil {
+			s.restore(link)
+		}
+	}
+}
+
 // apply makes the settings until one fails.
 func (s linkSettings) apply(link netlink.Link) error {
 	for _, one := range s.each() {

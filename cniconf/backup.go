@@ -1,0 +1,50 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cniconf
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// makers are the types of plugins whose interface ends with the attachment. That of others may be a device of the host.
+var makers = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "tap", "dummy", "loopback"}
+
+// separateBackups gives each plugin tuning of a device of the host a directory of its own for what it has found there. With one file for
+// all, the second would overwrite what the first has found, and DEL could not give it back.
+func (n *Network) separateBackups(plugins []object) error {
+	if slices.Contains(makers, n.List.Plugins[0].Network.Type) {
+		return nil
+	}
+	taken := map[string]bool{}
+	for i, p := range n.List.Plugins {
+		if p.Network.Type != "tuning" {
+			continue
+		}
+		configured := struct{ DataDir string }{}
+		if json.Unmarshal(p.Bytes, &configured) != nil {
+			continue // the plugin reports the mistake
+		}
+		configured.DataDir = cmp.Or(configured.DataDir, "/run/cni/tuning")
+		dir := configured.DataDir
+		for number := 2; taken[dir]; number++ {
+			dir = fmt.Sprintf("%s-%d", configured.DataDir, number)
+		}
+		taken[dir] = true
+		if dir == configured.DataDir {
+			continue
+		}
+		encoded, err := json.Marshal(dir)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(plugins[i], func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, "dataDir") })
+		plugins[i]["dataDir"] = encoded
+	}
+	return nil
+}

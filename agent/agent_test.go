@@ -650,6 +650,27 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// many is an engine with allocations without end, which counts those that are read.
+type many struct {
+	scripted
+	read int
+}
+
+func (m *many) List(context.Context) iter.Seq2[*hook.Allocation, error] {
+	return func(yield func(*hook.Allocation, error) bool) {
+		for m.read = 1; yield(&hook.Allocation{ID: "known"}, nil); m.read++ {
+		}
+	}
+}
+
+// TestReadyWithManyAllocations: whether the agent is ready does not depend on how many allocations there are.
+func TestReadyWithManyAllocations(t *testing.T) {
+	m := &many{}
+	if problems := New(Config{HostNetwork: true}, m).problems(t.Context()); len(problems) > 0 || m.read != 1 {
+		t.Errorf("problems are %q, and %d records are read: want none, and 1", problems, m.read)
+	}
+}
+
 // TestHostNetwork: an agent without CNI networks offers none, and is ready.
 func TestHostNetwork(t *testing.T) {
 	r := start(t, Config{HostNetwork: true}, &scripted{})

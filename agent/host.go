@@ -88,8 +88,8 @@ func (a *Agent) problems(ctx context.Context) []string {
 		// One unreadable record does not keep other allocations from being attached.
 		if err != nil && !isType[*state.UnreadableError](err) {
 			problems = append(problems, err.Error())
-			break
 		}
+		break // what keeps all from being listed comes first: a host may have thousands
 	}
 	if a.config.Ready != nil {
 		problems = append(problems, a.config.Ready()...)

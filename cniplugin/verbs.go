@@ -17,7 +17,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/networkstatus"
-	"github.com/allocnet/allocnet/state"
 )
 
 // add attaches the container and prints the result. A failure after the attachments
@@ -126,37 +125,17 @@ func (r *request) writeFiles(a *hook.Allocation, setup hook.Request) error {
 }
 
 // del tears down what is on record. The plugin configuration may have changed since
-// ADD. Runtimes repeat DEL, also for containers that are not set up.
+// ADD. Runtimes repeat DEL, also for containers that are not set up. What another conflist, or interface, has set up stays.
 func del(r *request) error {
-	owned, err := r.ownsRecord()
-	if err != nil || !owned {
+	owned, err := r.engine.TeardownOwned(r.ctx, r.args.ContainerID, r.owner())
+	if err != nil || !owned || r.conf.AllocDir == "" {
 		return err
-	}
-	if err := r.engine.Teardown(r.ctx, r.args.ContainerID); err != nil {
-		return err
-	}
-	if r.conf.AllocDir == "" {
-		return nil
 	}
 	dir, err := networkstatus.SharedDir(r.conf.AllocDir, r.args.ContainerID)
 	if err != nil {
 		return err
 	}
 	return networkstatus.Remove(dir)
-}
-
-// ownsRecord reports whether the record of the container belongs to this conflist
-// and interface. It is true without a record: the engine then looks into libcni's
-// cache.
-func (r *request) ownsRecord() (bool, error) {
-	a, err := r.engine.Status(r.ctx, r.args.ContainerID)
-	if errors.Is(err, state.ErrNotFound) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return a.Owner == "" || a.Owner == r.owner(), nil
 }
 
 // check fails only for proven damage of the container's network, because Nomad then

@@ -208,7 +208,7 @@ func TestOwnsRecord(t *testing.T) {
 	r := h.request(`"primary": "web"`)
 	requireOwned := func(what string, want bool) {
 		t.Helper()
-		if owned, err := r.ownsRecord(); err != nil || owned != want {
+		if owned, err := r.engine.TeardownOwned(t.Context(), "a1", r.owner()); err != nil || owned != want {
 			t.Errorf("%s: owned %t, %v, want %t", what, owned, err, want)
 		}
 	}
@@ -220,7 +220,7 @@ func TestOwnsRecord(t *testing.T) {
 	for _, test := range []struct {
 		owner string
 		want  bool
-	}{{"", true}, {"cni/multi/eth1", false}, {"cni/other/eth0", false}, {"cni/multi/eth0", true}} { // the last one stays
+	}{{"", true}, {"cni/multi/eth1", false}, {"cni/multi/eth0", true}, {"cni/other/eth0", false}} { // the last one stays
 		l, err := store.Lock(context.Background(), "a1")
 		if err != nil {
 			t.Fatal(err)

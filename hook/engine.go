@@ -83,6 +83,11 @@ func (e *Engine) Teardown(ctx context.Context, id string) error {
 	return remove.Teardown(ctx, e.env, id)
 }
 
+// TeardownOwned is Teardown of an allocation that is not another owner's (Request.Owner). It tells whether it is not.
+func (e *Engine) TeardownOwned(ctx context.Context, id, owner string) (owned bool, err error) {
+	return remove.TeardownOwned(ctx, e.env, id, owner)
+}
+
 // TearDownDead is Teardown of a dead allocation. One that is set up in an existing
 // namespace is ErrAlive, and so is one with a damaged record, unless its readable lines
 // prove that the namespace is gone.

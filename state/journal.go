@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -39,10 +41,7 @@ var (
 func read(dir string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
 	id := filepath.Base(dir)
 	r := Record{Allocation: Allocation{ID: id, Mode: ModeUnknown}}
-	if err := refuseLink(dir); err != nil {
-		return Record{}, err
-	}
-	entries, err := os.ReadDir(dir)
+	entries, err := entriesOf(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Record{}, fmt.Errorf("allocation %s: %w", id, err)
 	}
@@ -69,6 +68,22 @@ func read(dir string, torn func(path string, data []byte) ([]byte, bool)) (Recor
 		return Record{}, fmt.Errorf("allocation %s %w", id, ErrNotFound)
 	}
 	return r, nil
+}
+
+// entriesOf lists the directory of an allocation, which is no link, by name. That there is none takes one look: of most names that are
+// asked for there is none.
+func entriesOf(dir string) ([]fs.DirEntry, error) {
+	file, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = cmp.Or(refuseLink(dir), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	entries, err := file.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
 }
 
 // readJournal adds what the journal at path says. Its error is a *VersionError

@@ -88,11 +88,11 @@ func sizeIn(journal []byte) int64 {
 
 // decode reads one line.
 func decode(data []byte) (c change, err error) {
-	l, err := split(data)
+	l, ok, err := split(data)
 	if err != nil {
 		return c, err
 	}
-	if l.SHA256 != checksum(l.Version, l.Record) {
+	if !ok && l.SHA256 != checksum(l.Version, l.Record) {
 		return c, errors.New("checksum does not match")
 	}
 	if l.Version > FormatVersion {
@@ -104,16 +104,16 @@ func decode(data []byte) (c change, err error) {
 	return c, c.validate()
 }
 
-// split reads the parts of a line. The record of one that is as it was written, which its checksum proves, is decoded once.
-func split(data []byte) (l line, err error) {
+// split reads the parts of a line. The record of one that is as it was written, which its checksum proves, is decoded once: ok is true.
+func split(data []byte) (l line, ok bool, err error) {
 	head, record, found := bytes.Cut(data, []byte(`,"record":`))
 	record, ended := bytes.CutSuffix(record, []byte("}"))
 	if found && ended && json.Unmarshal(append(bytes.Clone(head), '}'), &l) == nil && l.SHA256 == checksum(l.Version, record) {
 		l.Record = record
-		return l, nil
+		return l, true, nil
 	}
 	l = line{}
-	return l, json.Unmarshal(data, &l)
+	return l, false, json.Unmarshal(data, &l)
 }
 
 func (c change) validate() error {

@@ -62,7 +62,7 @@ func TestSplit(t *testing.T) {
 	} {
 		var want line
 		failed := json.Unmarshal([]byte(text), &want)
-		got, err := split([]byte(text))
+		got, _, err := split([]byte(text))
 		if fmt.Sprint(err) != fmt.Sprint(failed) || err == nil && (got.Size != want.Size || got.Version != want.Version || got.SHA256 != want.SHA256 || string(got.Record) != string(want.Record)) {
 			t.Errorf("%s: %+v, %v, want %+v, %v", text, got, err, want, failed)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -51,9 +52,15 @@ func (n notifier) reloading() {
 	n.send(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", daemon.SdNotifyReloading, now.Nano()/1000))
 }
 
+// statusShare is how many times as long as it takes to make the status line until the next one: it is made of all records.
+const statusShare = 100
+
 // run notifies systemd that the service is ready once it answers, then of the
 // watchdog as long as it answers, and at the end that it stops.
 func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
+	if os.Getenv("NOTIFY_SOCKET") == "" {
+		return
+	}
 	defer n.send(daemon.SdNotifyStopping + "\nSTATUS=Draining requests in flight")
 	c := client.New(socket)
 	pause := 10 * time.Second // of the status line
@@ -66,8 +73,11 @@ func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
 	}
 	n.watchdog(ctx, c, log)
 	n.ready()
-	for {
-		n.status(ctx, c)
+	for due := time.Now(); ; {
+		if began := time.Now(); !began.Before(due) {
+			n.status(ctx, c)
+			due = began.Add(statusShare * time.Since(began))
+		}
 		select {
 		case <-ctx.Done():
 			return

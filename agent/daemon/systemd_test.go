@@ -17,6 +17,12 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
+// TestWithoutSystemd: no status is made that no one gets.
+func TestWithoutSystemd(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	notifier{}.run(t.Context(), filepath.Join(t.TempDir(), "none.sock"), hclog.NewNullLogger()) // which would not end, and log
+}
+
 // TestWatchdogReadsNoRecord: systemd gets the watchdog notification although the
 // allocations cannot be listed.
 func TestWatchdogReadsNoRecord(t *testing.T) {

@@ -104,7 +104,7 @@ var terms = []term{
 	// Identifiers elsewhere.
 	{words: "line|patience", use: "limiter, slotTimeout", in: identifier, whole: true, under: []string{"agent/line.go", "agent/limiter.go"}},
 	{words: "settled|verdict|judge|nobody else|look inside", use: "GraceCutoff, Decision, classify, NoneLive, ScanNamespaces", in: identifier, under: []string{"cleanup"}},
-	{words: "said|alone|passed|harmless|mine", use: "seen, single, forwarded, ignorable, ownsRecord", in: identifier, whole: true},
+	{words: "said|alone|passed|harmless|mine", use: "seen, single, forwarded, ignorable, TeardownOwned", in: identifier, whole: true},
 }
 
 // exceptions are the places where a term is the right word.

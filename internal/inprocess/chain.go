@@ -32,6 +32,8 @@ type Chain struct {
 	IPTables rules.Kind
 	// RuleHandles are those of rules.Set.
 	RuleHandles map[string][]uint64
+	// Fresh is that of rules.Set.
+	Fresh bool
 	// IPv6Off has ADD make interfaces without IPv6.
 	IPv6Off bool
 
@@ -88,7 +90,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	if err != nil {
 		return nil, err
 	}
-	c.changes.Rules.Kind, c.changes.Rules.Handles, c.changes.Rules.Repair = c.IPTables, c.RuleHandles, c.Repair
+	c.changes.Rules.Kind, c.changes.Rules.Handles, c.changes.Rules.Fresh, c.changes.Rules.Repair = c.IPTables, c.RuleHandles, c.Fresh, c.Repair
 	call.Changes, call.IPAM, call.Repair, call.IPv6Off = &c.changes, c.ipam, c.Repair, c.IPv6Off
 	p, ok := plugins[name]
 	if !ok {

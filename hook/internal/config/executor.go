@@ -70,8 +70,12 @@ func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) er
 }
 
 func (x executor) Chain(a state.Attachment, r *remedy.Repair) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, IPv6Off: a.IPv6Off}
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, Fresh: isFresh(a), IPv6Off: a.IPv6Off}
 }
+
+// isFresh tells whether ADD of an attachment has not begun before. What an earlier set-up of the allocation had made is torn down by
+// then; what it left without a record, garbage collections find.
+func isFresh(a state.Attachment) bool { return a.Planned && a.Attempts == 1 && a.FormerResult == nil }
 
 func (executor) Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error {
 	return plugin.Commit(ctx, hold, changes)

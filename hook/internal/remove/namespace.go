@@ -26,7 +26,15 @@ func leaveNamespace(o *operation.Operation) error {
 	if o.Record.Allocation.NetnsOwned {
 		return removeNamespace(o)
 	}
+	if !replacesRoutes(o.Record) { // so that the record says nothing more
+		return nil
+	}
 	return restoreAfterRemoval(o)
+}
+
+// replacesRoutes tells whether attachments have replaced default routes, those that were removed included.
+func replacesRoutes(r state.Record) bool {
+	return len(r.Allocation.PreviousRoutes) > 0 || slices.ContainsFunc(r.Attachments, func(a state.Attachment) bool { return len(a.PreviousRoutes) > 0 })
 }
 
 // restoreAfterRemoval restores the default routes after DEL, also when it failed for some

@@ -29,6 +29,18 @@ func Teardown(ctx context.Context, e *operation.Env, id string) error {
 	return report(ctx, e, id, func(o *operation.Operation) error { return All(ctx, o) })
 }
 
+// TeardownOwned is Engine.TeardownOwned. The record is read once, and with the lock: another call may set the allocation up anew.
+func TeardownOwned(ctx context.Context, e *operation.Env, id, owner string) (owned bool, err error) {
+	err = report(ctx, e, id, func(o *operation.Operation) error {
+		recorded := o.Record.Allocation.Owner
+		if owned = recorded == "" || recorded == owner; !owned {
+			return nil
+		}
+		return All(ctx, o)
+	})
+	return owned, err
+}
+
 // report does a removal on a locked allocation, and reports a failure that is not that of an attachment, which is reported
 // already. What is not attached is no failure: callers repeat a removal.
 func report(ctx context.Context, e *operation.Env, id string, do func(o *operation.Operation) error) error {

@@ -128,14 +128,14 @@ func (conf *config) configure(c *plugin.Call, netns ns.NetNS, bridge *netlink.Br
 		if err := conf.setUpWithoutAddresses(c, netns); err != nil {
 			return err
 		}
-		return conf.complete(c, result)
+		return conf.complete(c, bridge, result)
 	}
 	allocated, err := c.AddIPAM(conf.IPAM.Type)
 	if err != nil {
 		return err
 	}
 	if err = conf.applyAddresses(c, netns, bridge, result, allocated); err == nil {
-		err = conf.complete(c, result)
+		err = conf.complete(c, bridge, result)
 	}
 	if err != nil {
 		_ = c.ReleaseIPAM(conf.IPAM.Type) // the first error is returned, and DEL releases as well
@@ -183,7 +183,7 @@ func (conf *config) setDAD(c *plugin.Call) {
 }
 
 // complete waits until the port forwards, and fills in what the kernel has chosen.
-func (conf *config) complete(c *plugin.Call, result *current.Result) error {
+func (conf *config) complete(c *plugin.Call, bridge *netlink.Bridge, result *current.Result) error {
 	port := result.Interfaces[1]
 	find := waitForPort
 	if conf.DisableInterface {
@@ -194,12 +194,7 @@ func (conf *config) complete(c *plugin.Call, result *current.Result) error {
 		return err
 	}
 	port.Mac = link.Attrs().HardwareAddr.String()
-	// The bridge's MAC may change with its first port and with its address.
-	bridge, err := bridgeByName(conf.Bridge)
-	if err != nil {
-		return err
-	}
-	result.Interfaces[0].Mac = bridge.Attrs().HardwareAddr.String()
+	result.Interfaces[0].Mac = bridge.HardwareAddr.String() // it is made with it, or keeps it
 	result.DNS = plugin.ChooseDNS(conf.DNS, result.DNS)
 	return nil
 }

@@ -46,6 +46,8 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 	if err != nil {
 		return nil, nil, err
 	}
+	// To ask for it also has the kernel see that it has no carrier: a bridge would forward at once from a port of which that is not known,
+	// and flood what the interface announces when it is set up (arp_notify) to all others.
 	if host, err = netlinksafe.LinkByName(veth.PeerName); err != nil {
 		return nil, nil, fmt.Errorf("failed to lookup %q: %w", veth.PeerName, err)
 	}

@@ -72,7 +72,7 @@ func (r *NFTables) change(b *netfilter.Batch, of *Set, remove bool) error {
 			return err
 		}
 	}
-	if remove || r.Replace || b.IsUnanswered() {
+	if remove || b.IsUnanswered() || r.Replace && !of.Fresh {
 		for _, chain := range r.Chains {
 			owned, err := r.find(b.Listings, chain, of.Handles[netfilter.Place(r.Table, chain)])
 			if err != nil {

@@ -127,6 +127,34 @@ func TestRootHandles(t *testing.T) {
 	}
 }
 
+// TestRootReplacedRules: an addition replaces what an earlier one has left, and does not list the chain for that if there was none.
+func TestRootReplacedRules(t *testing.T) {
+	roottest.Require(t)
+	for fresh, want := range map[bool][]string{false: {"two", "one"}, true: {"one", "two", "one"}} {
+		netnstest.Run(t, func() error {
+			s, err := netfilter.Dial(t.Context())
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			again := publishing(false, "one")
+			again[0].Fresh, again[0].Changes[0].NFTables.Replace = fresh, true
+			if err := errors.Join(commitBatch(s, publishing(false, "one", "two")), commitBatch(s, again)); err != nil {
+				return err
+			}
+			listed, err := s.List(published, "hostports")
+			var got []string
+			for _, rule := range listed {
+				got = append(got, rule.Comment())
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("fresh %t: there are %v, want %v", fresh, got, want)
+			}
+			return err
+		})
+	}
+}
+
 // TestRootRulesTwice: a reload of what was listed, without a flush before, gives each rule a second time. Its handles find the first of
 // an attachment, and DEL removes both: the second would lead to the next allocation that has the address.
 func TestRootRulesTwice(t *testing.T) {

@@ -39,6 +39,8 @@ type Set struct {
 	// Handles are those of the attachment's rules in nftables, by the chain (netfilter.Place): of former ones, and after their commit
 	// those that it added. They may be of other rules by now.
 	Handles map[string][]uint64
+	// Fresh is whether no rules of the attachment are looked for before some are added: nothing has made any.
+	Fresh bool
 	// Repair is whose rules are added only if they are missing; nil for other verbs than CHECK.
 	Repair *remedy.Repair
 }

@@ -6,6 +6,7 @@ package cleanup
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -71,6 +72,18 @@ func TestFailedReturn(t *testing.T) {
 	f.errs["open namespace"] = errFake
 	if err := (&link{name: "eth0", in: &inside}).remove(f); !errors.Is(err, errFake) || len(f.calls) != 2 {
 		t.Errorf("a namespace that cannot be opened: %v, calls %q", err, f.calls)
+	}
+}
+
+// TestNamespacesAreClosed: cleanup of any number of allocations holds no namespace that it has looked for or into.
+func TestNamespacesAreClosed(t *testing.T) {
+	f := newFakeSystem()
+	f.addNamespace("/run/netns/a1", "1", "10.0.0.2/24")
+	c := &Cleaner{CacheDir: t.TempDir(), host: f.host(catalogue.within(t.TempDir()))}
+	for _, plugins := range []string{"bridge", "host-device"} {
+		if errs := c.Clean(t.Context(), []state.Leftover{leftover(fmt.Sprintf(`{"type": %q}`, plugins))}); errs[0] != nil || f.held.Load() != 0 {
+			t.Errorf("%s: %v, %d namespaces are open", plugins, errs[0], f.held.Load())
+		}
 	}
 }
 

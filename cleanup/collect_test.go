@@ -6,7 +6,9 @@ package cleanup
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -357,20 +359,23 @@ func TestRulesAreLeft(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecord: the allocation counts as live.
+// TestUnreadableRecord: the allocation counts as live, and keeps no other one from being looked at.
 func TestUnreadableRecord(t *testing.T) {
-	f, c := collection(t)
-	f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
-	record(t, c, recordedA1, setUpIn(state.Attached))
-	store := t.TempDir()
-	writeFile(t, store+"/allocations/a1/journal", `{"version": 99}`+"\n")
-	var err error
-	if c.Store, err = state.Open(store); err != nil {
-		t.Fatal(err)
-	}
-	report, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
-	if err != nil || len(report.Leaked()) > 0 || !strings.Contains(report.Alive, "unknown whether") {
-		t.Errorf("%+v, %v, want it unknown", report, err)
+	newer := sha256.Sum256([]byte("99\n{}"))
+	for line, want := range map[string]string{`{"version": 99}`: "its record is damaged", fmt.Sprintf(`{"version":99,"sha256":"%x","record":{}}`, newer): "cannot be read"} {
+		f, c := collection(t)
+		f.addNamespace("/run/netns/a1", "1", "10.0.0.9/24")
+		record(t, c, recordedA1, setUpIn(state.Attached))
+		store := t.TempDir()
+		writeFile(t, store+"/allocations/a1/journal", line+"\n")
+		var err error
+		if c.Store, err = state.Open(store); err != nil {
+			t.Fatal(err)
+		}
+		report, err := c.Examine(t.Context(), Scope{Allocation: "a1"}, NoneLive)
+		if err != nil || len(report.Leaked()) > 0 || !strings.Contains(report.Alive, want) {
+			t.Errorf("%s: %+v, %v, want it unknown", line, report, err)
+		}
 	}
 }
 

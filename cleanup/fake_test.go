@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -45,7 +46,9 @@ type fakeSystem struct {
 	namespaced map[string]*fakeNamespace
 	// opened is called before a namespace is opened. Nil: not called.
 	opened func(path string)
-	calls  []string
+	// held counts the namespaces that are open.
+	held  atomic.Int32
+	calls []string
 }
 
 func newFakeSystem() *fakeSystem {
@@ -258,7 +261,11 @@ func (f *fakeSystem) open(path string) (namespace, error) {
 	if !ok {
 		return nil, &netns.MissingError{Path: path, Reason: "it is gone"}
 	}
-	return ns, f.errs["open namespace"]
+	if err := f.errs["open namespace"]; err != nil {
+		return nil, err
+	}
+	f.held.Add(1)
+	return ns, nil
 }
 
 func (f *fakeSystem) exists(path string) bool { return f.namespaced[path] != nil }
@@ -293,7 +300,10 @@ func (f *fakeSystem) restoreDevice(d netns.Device) error {
 	return f.call("restore device", d.Name, d.Interface, d.MAC)
 }
 
-func (n *fakeNamespace) Close() error { return nil }
+func (n *fakeNamespace) Close() error {
+	n.system.held.Add(-1)
+	return nil
+}
 
 var errFake = errors.New("out of order")
 

@@ -91,3 +91,13 @@ func TestAccepted(t *testing.T) {
 		}
 	}
 }
+
+// TestTestsOf: a part is tested with the whole, which imports it.
+func TestTestsOf(t *testing.T) {
+	t.Chdir("../..")
+	for dir, want := range map[string][]string{"cleanup": {"cleanup"}, "hook/internal/remove": {"hook/internal/remove", "hook"}, "hook/internal/check": {"hook"}, "internal/netns": {"internal/netns"}} {
+		if got := testsOf(dir); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", dir, got, want)
+		}
+	}
+}

@@ -39,8 +39,21 @@ const maxMemory = 4 << 30
 // packageTests tests mutants of a package.
 type packageTests struct {
 	dir, temporary string
-	limit          time.Duration
-	output         bytes.Buffer // of the last tests
+	// tested are the packages whose tests are run.
+	tested []string
+	limit  time.Duration
+	output bytes.Buffer // of the last tests
+}
+
+// testsOf returns the packages that test one: itself, and the one that it is a part of, as hook has the tests of hook/internal/remove.
+func testsOf(dir string) (tested []string) {
+	if tests, _ := filepath.Glob(filepath.Join(dir, "*_test.go")); len(tests) > 0 { // the pattern is correct
+		tested = append(tested, dir)
+	}
+	if whole, _, isPart := strings.Cut(dir, "/internal/"); isPart {
+		tested = append(tested, whole)
+	}
+	return tested
 }
 
 // newPackage builds the tests of a package once, with all mutants of the list that can be built, which it returns. It fails
@@ -53,7 +66,7 @@ func newPackage(ctx context.Context, dir string, mutants []mutant) (*packageTest
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &packageTests{dir: dir, temporary: temporary, limit: 10 * time.Minute}
+	p := &packageTests{dir: dir, temporary: temporary, tested: testsOf(dir), limit: 10 * time.Minute}
 	if mutants, err = p.build(ctx, mutants); err != nil {
 		p.close()
 		return nil, nil, err
@@ -79,7 +92,7 @@ func (p *packageTests) build(ctx context.Context, mutants []mutant) ([]mutant, e
 		if err != nil {
 			return nil, err
 		}
-		output, err := exec.CommandContext(ctx, "go", "test", "-c", "-gcflags=-e", "-overlay", overlay, "-o", p.program(), "./"+p.dir).CombinedOutput()
+		output, err := p.compile(ctx, overlay)
 		if err == nil {
 			return mutants, nil
 		}
@@ -93,6 +106,17 @@ func (p *packageTests) build(ctx context.Context, mutants []mutant) ([]mutant, e
 			return nil, fmt.Errorf("it does not build: %s", output)
 		}
 	}
+}
+
+// compile builds the test programs, and returns what the compiler says.
+func (p *packageTests) compile(ctx context.Context, overlay string) (output []byte, err error) {
+	for _, tested := range p.tested {
+		output, err = exec.CommandContext(ctx, "go", "test", "-c", "-gcflags=-e", "-overlay", overlay, "-o", p.program(tested), "./"+tested).CombinedOutput()
+		if err != nil {
+			break
+		}
+	}
+	return output, err
 }
 
 // overlay writes the changed files of a package, and returns the file that tells go of them.
@@ -132,7 +156,9 @@ func (p *packageTests) overlay(mutants []mutant) (string, error) {
 	return overlay, os.WriteFile(overlay, data, 0o600)
 }
 
-func (p *packageTests) program() string { return filepath.Join(p.temporary, "tests") }
+func (p *packageTests) program(tested string) string {
+	return filepath.Join(p.temporary, strings.ReplaceAll(tested, "/", "-")+".test")
+}
 
 // test runs the tests with a mutant, first those that need no root.
 func (p *packageTests) test(ctx context.Context, number int) result {
@@ -145,12 +171,17 @@ func (p *packageTests) test(ctx context.Context, number int) result {
 	return survived
 }
 
-// pass runs tests in a sandbox of their own, as go test does.
+// pass runs the tests of each package until one fails.
 func (p *packageTests) pass(ctx context.Context, number int, selection string) bool {
+	return !slices.ContainsFunc(p.tested, func(tested string) bool { return !p.passIn(ctx, tested, number, selection) })
+}
+
+// passIn runs tests of a package in a sandbox of their own, as go test does.
+func (p *packageTests) passIn(ctx context.Context, tested string, number int, selection string) bool {
 	ctx, stop := context.WithTimeout(ctx, p.limit+time.Minute)
 	defer stop()
-	cmd := exec.CommandContext(ctx, p.program(), "-test.short", "-test.failfast", "-test.timeout="+p.limit.String(), selection)
-	cmd.Dir = p.dir
+	cmd := exec.CommandContext(ctx, p.program(tested), "-test.short", "-test.failfast", "-test.timeout="+p.limit.String(), selection)
+	cmd.Dir = tested
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, roottest.Sandbox+"=") }), fmt.Sprintf("MUTANT=%d", number))
 	cmd.WaitDelay = time.Second
 	p.output.Reset()

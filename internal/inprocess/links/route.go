@@ -16,7 +16,7 @@ import (
 )
 
 // maxRoutes is how many routes of a table are compared: a task may make any number.
-const maxRoutes = 20_000
+var maxRoutes = 20_000
 
 // RoutesOf returns the routes of tables through a link.
 func RoutesOf(link netlink.Link, tables ...int) ([]netlink.Route, error) {

@@ -289,7 +289,7 @@ func OwnAddressed() (list []Interface, err error) {
 }
 
 func ownAddresses() ([]netlink.Addr, error) {
-	all, err := Whole(func() ([]netlink.Addr, error) { return (&netlink.Handle{}).AddrList(nil, netlink.FAMILY_ALL) })
+	all, err := ofCaller.get()
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of this network namespace: %w", err)
 	}

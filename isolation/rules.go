@@ -3,8 +3,6 @@
 
 package isolation
 
-import "net/netip"
-
 // Rules are those of a host. The zero value has none.
 type Rules struct {
 	// File has them.
@@ -35,21 +33,4 @@ type Egress struct {
 	Ports []Ports
 	// DNS is whether port 53 of UDP and TCP is reached as well, wherever it is.
 	DNS bool
-}
-
-// Selector selects attachments, or addresses. The zero value selects everything.
-type Selector struct {
-	// Namespace, Job, Group and Network are patterns, in which "*" is any text. Empty: any. An attachment whose namespace, job
-	// or group is unknown is selected by no pattern of it.
-	Namespace, Job, Group, Network string
-	// CIDRs select addresses, whether or not they are of attachments. With them there are no patterns.
-	CIDRs []netip.Prefix
-}
-
-// Ports are ports of a protocol, or a protocol without ports.
-type Ports struct {
-	// Protocol is tcp, udp, sctp or icmp, which is of both families.
-	Protocol string
-	// First and Last are the range. 0: all.
-	First, Last uint16
 }

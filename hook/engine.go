@@ -15,6 +15,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/remove"
 	"github.com/allocnet/allocnet/hook/internal/repair"
+	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -191,6 +192,12 @@ func (e *Engine) Current(a *Allocation) *Allocation { return check.Current(e.env
 // of the allocation, and runs no plugin; programs that list the host's rules are run.
 func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 	return check.Describe(ctx, e.env, id)
+}
+
+// Members returns the attachments of the host as rules of isolation see them, with the levels that their networks have now. It
+// changes nothing, and waits for no lock.
+func (e *Engine) Members(ctx context.Context) ([]isolation.Member, error) {
+	return check.Members(ctx, e.env)
 }
 
 // Catalog returns the networks that can be attached now; see Config.

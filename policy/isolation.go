@@ -12,28 +12,25 @@ import (
 )
 
 // CheckIsolation returns why the packets of a network cannot be dropped as its rules have it; nil if they can, or if no rule
-// wants it. whyPlugins is why its plugins are executed; nil: they are not.
-func CheckIsolation(n *cniconf.Network, whyPlugins error) error {
+// wants it. whyPlugins returns why the plugins of a network are executed; nil: they are not.
+func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error) error {
 	rules, err := Of(n)
 	if err != nil || !rules.isolates() {
 		return err
 	}
 	reason := rules.whyNotIsolated(n)
-	if reason == "" && whyPlugins != nil {
-		reason = fmt.Sprintf("its plugins are executed (%v), which set an interface up before anything guards it", whyPlugins)
-	}
 	if reason == "" {
-		return nil
+		why := whyPlugins(n)
+		if why == nil {
+			return nil
+		}
+		reason = fmt.Sprintf("its plugins are executed (%v), which set an interface up before anything guards it", why)
 	}
-	return rules.cannotIsolate(n, reason)
-}
-
-func (s Source) cannotIsolate(n *cniconf.Network, reason string) error {
 	key := "antispoof true"
-	if s.Level() != isolation.None {
-		key = fmt.Sprintf("isolation %q", s.Level())
+	if rules.Level() != isolation.None {
+		key = fmt.Sprintf("isolation %q", rules.Level())
 	}
-	return refuse(fmt.Errorf("policy in %s: %s: network %q cannot have it: %s", s.File, key, n.Name, reason))
+	return refuse(fmt.Errorf("policy in %s: %s: network %q cannot have it: %s", rules.File, key, n.Name, reason))
 }
 
 // whyNotIsolated is what the configuration of a network has against it; empty: nothing.

@@ -6,6 +6,8 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,6 +52,7 @@ func TestCheckIsolation(t *testing.T) {
 		bridge = `{"type": "bridge", "bridge": "br0", "isGateway": true` + ipam + `}`
 	)
 	executed := errors.New("executor is \"plugins\"")
+	inProcess := func(*cniconf.Network) error { return nil }
 	for _, test := range []struct {
 		plugins string
 		why     error
@@ -79,7 +82,7 @@ func TestCheckIsolation(t *testing.T) {
 				want = ""
 			}
 			n := network(t, "n", options, test.plugins)
-			err := CheckIsolation(n, test.why)
+			err := CheckIsolation(n, func(*cniconf.Network) error { return test.why })
 			prefix := "policy in n.conflist: " + key + `: network "n" cannot have it: `
 			if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(err.Error(), prefix+want) || errdefs.Of(err) != errdefs.Refused) {
 				t.Errorf("%s with %s:\ngot  %v\nwant %s%s", test.plugins, options, err, prefix, want)
@@ -87,11 +90,11 @@ func TestCheckIsolation(t *testing.T) {
 		}
 	}
 	for options, want := range map[string]bool{`{"isolation": "strict", "acceptRA": true}`: false, `{"isolation": "strict", "acceptRA": true, "antispoof": false}`: true, `{"acceptRA": true}`: true} {
-		if err := CheckIsolation(network(t, "n", options, bridge), nil); (err == nil) != want {
+		if err := CheckIsolation(network(t, "n", options, bridge), inProcess); (err == nil) != want {
 			t.Errorf("%s: %v", options, err)
 		}
 	}
-	if err := CheckIsolation(network(t, "n", `{"isolation": "all"}`, bridge), nil); err == nil || !strings.Contains(err.Error(), `isolation "all"`) {
+	if err := CheckIsolation(network(t, "n", `{"isolation": "all"}`, bridge), inProcess); err == nil || !strings.Contains(err.Error(), `isolation "all"`) {
 		t.Errorf("a level that does not exist: %v", err)
 	}
 }
@@ -119,5 +122,27 @@ func TestCheckBridges(t *testing.T) {
 	}
 	if err := CheckBridges(of("n", "strict", "br0"), []*cniconf.Network{network(t, "other", "{}", `{"type": "ptp"}`), of("n", "none", "br0")}); err != nil {
 		t.Errorf("without a common bridge: %v", err)
+	}
+}
+
+// TestDocumented: the network of docs/isolation.md can be isolated.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/isolation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```json\n(.*?)\n```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("docs/isolation.md has no conflist")
+	}
+	n, err := cniconf.ParseNetwork("db.conflist", block[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckIsolation(n, func(*cniconf.Network) error { return nil }); err != nil || n.Name != "db" {
+		t.Errorf("%s: %v", n.Name, err)
+	}
+	if r, err := Of(n); err != nil || r.Level() != isolation.Strict {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -127,7 +127,12 @@ func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
 			return found, err
 		},
 		WhyPlugins: c.WhyPlugins,
-		CheckKeys:  c.CheckKeys,
+		CheckKeys: func(n *cniconf.Network) error {
+			if err := c.CheckKeys(n); err != nil {
+				return err
+			}
+			return policy.CheckBridges(n, catalog.Networks)
+		},
 	})
 }
 

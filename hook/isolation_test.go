@@ -146,11 +146,11 @@ func isolated(t *testing.T, level isolation.Level) installation {
 	t.Helper()
 	i := install(t)
 	i.inProcess = true
-	isolate(t, i, level)
+	setLevel(t, i, level)
 	return i
 }
 
-func isolate(t *testing.T, i installation, level isolation.Level) {
+func setLevel(t *testing.T, i installation, level isolation.Level) {
 	t.Helper()
 	list := `{"cniVersion": "1.1.0", "name": "web", "allocnet": {"isolation": "` + string(level) + `"}, "plugins": [{"type": "bridge", "bridge": "iso0", "isGateway": true,
 		"ipam": {"type": "static"}, "dns": {"nameservers": ["10.0.0.1"]}}, {"type": "portmap"}]}`
@@ -246,7 +246,7 @@ func TestIsolationRepaired(t *testing.T) {
 	if w.filter.applied != applied {
 		t.Error("all was made anew although nothing was missing")
 	}
-	isolate(t, i, isolation.Strict)
+	setLevel(t, i, isolation.Strict)
 	requireDrifts(RepairReport, 1)
 	requireDrifts(RepairRules, 0) // the levels that the networks have by now are made before the comparison
 	if got := w.filter.members["own"].Level; got != isolation.Strict {
@@ -288,8 +288,8 @@ func TestRulesOfIsolation(t *testing.T) {
 		t.Errorf("an attach with a mistake in the rules: %v, want its line", err)
 	}
 	clear(w.filter.members)
-	if _, err := w.RepairAttachments(t.Context(), RepairRequest{}); err != nil {
-		t.Error(err)
+	if _, err := w.RepairAttachments(t.Context(), RepairRequest{}); err == nil || !strings.Contains(err.Error(), w.config.IsolationFile+":2") {
+		t.Errorf("a repair with a mistake in the rules: %v, want its line", err)
 	}
 	if got := names(); !slices.Equal(got, []string{"two"}) || len(w.filter.members) != 2 {
 		t.Errorf("after a mistake the rules are %v, and known are %v", got, w.filter.ids())

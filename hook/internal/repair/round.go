@@ -37,11 +37,18 @@ func Attachments(ctx context.Context, e *operation.Env, r Request) ([]Drift, err
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
+	var outdated error
 	if r.Mode != ReportOnly {
-		if err := isolate.Refresh(ctx, e); err != nil {
-			e.Config.Logger.Error("isolation is not as the rules and the networks have it", "error", err)
-		}
+		outdated = isolate.Refresh(ctx, e)
 	}
+	if r.Announce { // the agent tells of it when files change
+		outdated = nil
+	}
+	drifts, err := repairAll(ctx, e, r)
+	return drifts, errors.Join(err, outdated)
+}
+
+func repairAll(ctx context.Context, e *operation.Env, r Request) ([]Drift, error) {
 	ids := r.IDs
 	if len(ids) == 0 {
 		var err error

@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -43,9 +44,14 @@ func newTable(family netfilter.Family, comment string) *table {
 // before is the priority of chains of family inet that see what is routed: the filters of others have 0. early is before others look at
 // sources: connections are tracked at -200, and bridges translate at -300.
 var (
-	before = nftables.ChainPriorityRef(-10)
-	early  = nftables.ChainPriorityRef(-320)
+	before           = nftables.ChainPriorityRef(-10)
+	early            = nftables.ChainPriorityRef(-320)
+	translatedBefore = nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
 )
+
+// publishedBit is the priority of a packet to a published port of a neighbour. Where bridges give their packets to the rules of IP
+// (br_netfilter), such a packet is not routed: the bridge forwards it after these rules. No priority gets through a veth pair.
+var publishedBit = binary.NativeEndian.AppendUint32(nil, 1<<29)
 
 // chain adds a chain to which others lead.
 func (t *table) chain(name, comment string, rules ...netfilter.Rule) *netfilter.Chain {
@@ -179,6 +185,9 @@ func inet() *table {
 		rule("the host's loopback", netfilter.KeyIn(links, true, inLink), loopback, drop),
 		rule("guarded ends of ptp", netfilter.KeyIn(guarded, true, inLink), goTo("guard")),
 	)
+	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart", netfilter.KeyIn(links, true, inLink),
+		tracked(expr.CtKeySTATUS, translated), match{&expr.Immediate{Register: netfilter.Register, Data: publishedBit},
+			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register}}))
 	t.chain("guard", "what an end of ptp may send", rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", drop))
 	t.guardChains((*ip).is, targetOfAny)
 	t.chain(reached, "1: allowed to addresses")
@@ -208,6 +217,7 @@ func bridge() *table {
 	t.set(netfilter.KeySet{Name: macs, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC}})
 	t.set(netfilter.KeySet{Name: senders, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, netfilter.Address4}})
 	t.set(netfilter.KeySet{Name: near, Key: []netfilter.KeyType{netfilter.Address4}})
+	isDirect := meta(expr.MetaKeyPRIORITY, expr.CmpOpNeq, publishedBit...)
 	isGuarded, isApart := netfilter.KeyIn(guarded, true, inLink), netfilter.KeyIn(apart, true, inLink)
 	t.base("prerouting", nftables.ChainHookPrerouting, early, rule("guarded ends", isGuarded, goTo("guard")))
 	toBridge := match{load(expr.PayloadBaseLLHeader, 0, 6),
@@ -219,7 +229,8 @@ func bridge() *table {
 		rule("the host would answer for the neighbour itself", isApart, ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, drop),
 	)
 	t.base("forward", nftables.ChainHookForward, early,
-		rule("from a neighbour that is apart", isApart, drop), rule("to a neighbour that is apart", netfilter.KeyIn(apart, true, outLink), drop))
+		rule("from a neighbour that is apart", isDirect, isApart, drop),
+		rule("to a neighbour that is apart", isDirect, netfilter.KeyIn(apart, true, outLink), drop))
 	t.base("output", nftables.ChainHookOutput, early,
 		rule("neighbours that are not apart answer for themselves", netfilter.KeyIn(apart, false, outLink), isEtherType(arpType),
 			match{load(expr.PayloadBaseNetworkHeader, 6, 2), compare(expr.CmpOpEq, 0, 2)}, netfilter.KeyIn(near, true, arpSource), drop))

@@ -7,8 +7,6 @@ import (
 	"context"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
-	"github.com/allocnet/allocnet/internal/inprocess/plugin"
-	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
 )
@@ -28,14 +26,6 @@ func Compare(c *config.Config, store *state.Store) (*Comparison, error) {
 	}
 	w, _, _ := h.load()
 	return &Comparison{host: h, wanted: w}, nil // the rules in force stay after a mistake in the file
-}
-
-// Port returns what keeps an attachment apart when its links are repaired; nil if nothing does.
-func (c *Comparison) Port(a state.Attachment) *plugin.Isolation {
-	if c == nil || c.Levels.of(a).Level != isolation.Strict {
-		return nil
-	}
-	return &plugin.Isolation{Strict: true}
 }
 
 // Add adds an attachment to those that are compared.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
-	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -45,9 +44,7 @@ func Seam(ctx context.Context, o *operation.Operation, a *state.Attachment) *plu
 		return nil
 	}
 	s := seam{ctx, o, a}
-	return &plugin.Isolation{
-		End: a.Isolation.End, Strict: isolation.Level(a.Isolation.Level) == isolation.Strict, Guard: s.guard, Admit: s.admit,
-	}
+	return &plugin.Isolation{End: a.Isolation.End, Guard: s.guard, Admit: s.admit}
 }
 
 // seam is the moments of an ADD. Each has the lock, so that what is recorded is among what the host gets anew meanwhile.

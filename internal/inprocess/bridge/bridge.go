@@ -76,7 +76,6 @@ func parse(c *plugin.Call) (*config, error) {
 		return nil, err
 	}
 	conf.IsGateway = conf.IsGateway || conf.IsDefaultGateway
-	conf.PortIsolation = conf.PortIsolation || c.Isolation.IsStrict()
 	return conf, nil
 }
 

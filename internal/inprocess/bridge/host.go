@@ -118,11 +118,6 @@ func (conf *config) addPort(c *plugin.Call, netns ns.NetNS, bridge *netlink.Brid
 	if err := conf.connect(bridge, host, conf.VLAN, conf.trunk); err != nil {
 		return nil, nil, err
 	}
-	if c.Isolation != nil {
-		if err := iface.SetUp(host); err != nil {
-			return nil, nil, err
-		}
-	}
 	return links.Interface(host, ""), links.Interface(container, netns.Path()), nil
 }
 

@@ -23,7 +23,7 @@ import (
 
 // AddVeth makes a veth pair: the interface of the attachment, with a MAC, a random one if it is empty, and
 // an end of the host, with a random name unless it is isolated, which is set up. One that is to be a port of a bridge has no IPv6 address: the
-// bridge takes what comes to it. If it is isolated, it is left down until it is a port.
+// bridge takes what comes to it.
 func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac, bridge string) (host, inside netlink.Link, err error) {
 	var own net.HardwareAddr
 	if mac != "" {
@@ -72,20 +72,11 @@ func endName(c *plugin.Call) string {
 	return c.Isolation.End
 }
 
-// setEndUp sets the end on the host up, guarded before that. A port that is isolated is not: until it has its settings, others would
-// reach it.
+// setEndUp sets the end on the host up, guarded before that.
 func setEndUp(c *plugin.Call, host netlink.Link, bridge string) error {
 	if err := c.GuardEnd(bridge); err != nil {
 		return err
 	}
-	if c.Isolation != nil && bridge != "" {
-		return nil
-	}
-	return SetUp(host)
-}
-
-// SetUp sets the end on the host up.
-func SetUp(host netlink.Link) error {
 	if err := netlink.LinkSetUp(host); err != nil {
 		return fmt.Errorf("failed to set %q up: %w", host.Attrs().Name, err)
 	}

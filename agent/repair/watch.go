@@ -129,4 +129,3 @@ func isOfIsolation(m syscall.NetlinkMessage) bool {
 
 // isolationTable is the name of the tables of package filter.
 const isolationTable = "allocnet-isolation"
-

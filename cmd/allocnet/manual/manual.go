@@ -40,7 +40,7 @@ var fromDocs = []struct {
 	},
 	{
 		"allocnet-isolation.hcl", "rules of traffic between allocations", docs.Isolation, 5, isolation.DefaultFile,
-		[]string{"What to write", "Rules", "Which one decides", "Senders", "What cannot be isolated"}, []string{"allocnet-policy(1)"},
+		[]string{"What to write", "Rules", "Which one decides", "Senders", "When it holds", "What cannot be isolated"}, []string{"allocnet-policy(1)"},
 	},
 	{
 		"allocnet-cni", "CNI plugin with which a Nomad job selects networks", docs.Nomad, 8, "/opt/cni/bin/allocnet-cni",

@@ -202,7 +202,7 @@ func (e *Engine) RefreshIsolation(ctx context.Context) error { return isolate.Re
 // Members returns the attachments of the host as rules of isolation see them, with the levels that their networks have now. It
 // changes nothing, and waits for no lock.
 func (e *Engine) Members(ctx context.Context) ([]isolation.Member, error) {
-	return check.Members(ctx, e.env)
+	return isolate.Members(ctx, e.env)
 }
 
 // Catalog returns the networks that can be attached now; see Config.

@@ -38,7 +38,7 @@ type question struct {
 
 func (q question) isAllowed() (Decision, bool) {
 	for _, a := range q.rules.Allow {
-		if selects(a.From, q.from, q.flow.From) && selects(a.To, q.to, q.flow.To) && anyHas(a.Ports, q.flow.Protocol, q.flow.Port) {
+		if covers(a.From, q.from, q.flow.From) && covers(a.To, q.to, q.flow.To) && anyHas(a.Ports, q.flow.Protocol, q.flow.Port) {
 			return q.by(Decision{Allowed: true, Rule: 1, Line: a.Line}, "allow", a.Name, "has it"), true
 		}
 	}
@@ -48,7 +48,7 @@ func (q question) isAllowed() (Decision, bool) {
 func (q question) isLimited() (Decision, bool) {
 	var limit *Egress
 	for i, e := range q.rules.Egress {
-		if q.from == nil || !e.From.Selects(*q.from) {
+		if q.from == nil || !e.From.selects(*q.from) {
 			continue
 		}
 		if q.reaches(e) {
@@ -69,7 +69,7 @@ func (q question) reaches(e Egress) bool {
 	if e.DNS && anyHas(dnsPorts, q.flow.Protocol, q.flow.Port) {
 		return true
 	}
-	return selects(e.To, q.to, q.flow.To) && anyHas(e.Ports, q.flow.Protocol, q.flow.Port)
+	return covers(e.To, q.to, q.flow.To) && anyHas(e.Ports, q.flow.Protocol, q.flow.Port)
 }
 
 func (q question) isPublished() (Decision, bool) {
@@ -113,7 +113,7 @@ func (q question) by(d Decision, kind, name, text string) Decision {
 	return d
 }
 
-// selects tells whether a selector selects an end.
-func selects(s Selector, m *Member, e End) bool {
-	return m != nil && s.Selects(*m) || s.SelectsAddress(e.Address)
+// covers tells whether a selector selects an end.
+func covers(s Selector, m *Member, e End) bool {
+	return m != nil && s.selects(*m) || s.selectsAddress(e.Address)
 }

@@ -179,7 +179,7 @@ func TestSelectors(t *testing.T) {
 	} {
 		var selected []string
 		for _, m := range []Member{web, unknown} {
-			if test.s.Selects(m) {
+			if test.s.selects(m) {
 				selected = append(selected, m.ID)
 			}
 		}
@@ -187,7 +187,7 @@ func TestSelectors(t *testing.T) {
 			t.Errorf("%+v selects %q and is %q, want %q and %q", test.s, got, test.s, test.members, test.text)
 		}
 		address, _ := netip.ParseAddr(test.address)
-		if test.address != "" && test.s.SelectsAddress(address) != test.selected {
+		if test.address != "" && test.s.selectsAddress(address) != test.selected {
 			t.Errorf("%s selects %s: %t", test.s, test.address, !test.selected)
 		}
 	}

@@ -121,6 +121,8 @@ func TestFaults(t *testing.T) {
 		rule(good, good, `ports = ["0/tcp"]`):                                                     `"0/tcp": want a port`,
 		rule(good, good, `ports = ["65536/tcp"]`):                                                 `"65536/tcp": want a port`,
 		rule(good, good, `ports = ["9-8/tcp"]`):                                                   `"9-8/tcp": want a port`,
+		rule(good, good, `ports = ["x-9/tcp"]`):                                                   `"x-9/tcp": want a port`,
+		rule(good, good, `ports = ["9-99999/tcp"]`):                                               `"9-99999/tcp": want a port`,
 		rule(good, good, `ports = ["+80/tcp"]`):                                                   `"+80/tcp": want a port`,
 		rule(good, good, `ports = ["80/icmp"]`):                                                   `"80/icmp": want a port`,
 		rule(good, good, `ports = ["80/tcp/x"]`):                                                  `"80/tcp/x": want a port`,
@@ -173,6 +175,13 @@ func TestLoadFailsClosed(t *testing.T) {
 		if has := len(r.Allow) == 2; has != (want && !strings.HasPrefix(name, "missing")) {
 			t.Errorf("%s: has %d rules", name, len(r.Allow))
 		}
+	}
+}
+
+// TestLoadDirectory: the error says what a directory is not.
+func TestLoadDirectory(t *testing.T) {
+	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "regular file") {
+		t.Errorf("a directory: %v, want that it is no regular file", err)
 	}
 }
 

@@ -57,7 +57,7 @@ func (r Rules) Selecting(m Member) (names []string) {
 		}
 	}
 	for _, e := range r.Egress {
-		if e.From.Selects(m) {
+		if e.From.selects(m) {
 			names = append(names, e.Name)
 		}
 	}
@@ -66,7 +66,7 @@ func (r Rules) Selecting(m Member) (names []string) {
 
 // isSelected tells whether a selector selects an attachment, or one of its addresses.
 func isSelected(s Selector, m Member) bool {
-	return s.Selects(m) || slices.ContainsFunc(m.Addresses, s.SelectsAddress)
+	return s.selects(m) || slices.ContainsFunc(m.Addresses, s.selectsAddress)
 }
 
 func (a Allow) passage(peer Selector) Passage {
@@ -85,7 +85,7 @@ func textsOf(ports []Ports) []string {
 func limitOf(r Rules, m Member) (limit Passage, limited bool) {
 	var reached, by []string
 	for _, e := range r.Egress {
-		if e.From.Selects(m) {
+		if e.From.selects(m) {
 			reached, by = append(reached, e.String()), append(by, fmt.Sprintf("egress %q", e.Name))
 			limit.Line = cmp.Or(limit.Line, e.Line)
 		}

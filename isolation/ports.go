@@ -54,7 +54,7 @@ func ParsePorts(text string) (Ports, error) {
 // port reads a number from 1 to 65535, which has no sign.
 func port(text string) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
-	if err == nil && n == 0 {
+	if n == 0 {
 		err = strconv.ErrRange
 	}
 	return uint16(n), err

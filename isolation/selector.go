@@ -22,8 +22,8 @@ type Selector struct {
 // noNetwork is a pattern of Selector.Network that no network has: its name has no slash.
 const noNetwork = "/"
 
-// Selects tells whether an attachment is selected for what it is. What its address is selected for, SelectsAddress tells.
-func (s Selector) Selects(m Member) bool {
+// selects tells whether an attachment is selected for what it is. What its address is selected for, selectsAddress tells.
+func (s Selector) selects(m Member) bool {
 	if len(s.CIDRs) > 0 {
 		return false
 	}
@@ -35,8 +35,8 @@ func (s Selector) Selects(m Member) bool {
 	return true
 }
 
-// SelectsAddress tells whether an address is selected, whatever has it.
-func (s Selector) SelectsAddress(a netip.Addr) bool {
+// selectsAddress tells whether an address is selected, whatever has it.
+func (s Selector) selectsAddress(a netip.Addr) bool {
 	if len(s.CIDRs) > 0 {
 		return slices.ContainsFunc(s.CIDRs, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 	}

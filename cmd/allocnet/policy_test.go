@@ -85,8 +85,9 @@ func policyAttachments(id string, on []string) (all []state.Attachment) {
 		a := state.Attachment{
 			Network: parts[0], Interface: fmt.Sprintf("net%d", i), Index: i, Primary: i == 0, ContainerID: state.ContainerID(id, fmt.Sprintf("net%d", i)), Phase: state.Attached, Batch: state.Batch{Kind: state.BatchSetup},
 			ConfList: fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": %q, "plugins": [%s]}`, parts[0], plugin),
-			Result:   fmt.Appendf(nil, `{"cniVersion": "1.0.0", "interfaces": [{"name": "net%d", "sandbox": "/x"}], "ips": [{"address": "%s/%d", "interface": 0}]}`, i, parts[2], bits),
-			Status:   fmt.Appendf(nil, `{"addresses": ["%s/%d"], "gateways": ["10.1.0.1"], "ports": [{"hostPort": %d, "containerPort": 5432, "protocol": "tcp", "hostIP": "127.0.0.1"}]}`, parts[2], bits, 8000+len(id)+i),
+			Result: fmt.Appendf(nil, `{"cniVersion": "1.0.0", "interfaces": [{"name": "veth%d", "mac": "02:00:00:00:00:01"}, {"name": "net%d", "mac": "02:00:00:00:00:02", "sandbox": "/x"}],
+				"ips": [{"address": "%s/%d", "interface": 1}]}`, i, i, parts[2], bits),
+			Status: fmt.Appendf(nil, `{"addresses": ["%s/%d"], "gateways": ["10.1.0.1"], "ports": [{"hostPort": %d, "containerPort": 5432, "protocol": "tcp", "hostIP": "127.0.0.1"}]}`, parts[2], bits, 8000+len(id)+i),
 		}
 		if i == 0 {
 			a.ContainerID = id

@@ -75,7 +75,7 @@ func newPolicyShow(s *cli.Settings) *cobra.Command {
 func (f *policyShowFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
 	return f.Show(cmd, s.JSON, func(context.Context) (cli.View, error) {
 		t, engine, err := readTraffic(cmd, s, &f.rules)
-		if engine == nil {
+		if engine == nil || err != nil && t.members == nil { // that would look as if nothing were isolated
 			return cli.View{}, err
 		}
 		if len(args) == 0 {

@@ -52,7 +52,7 @@ func newPolicyTest(s *cli.Settings) *cobra.Command {
 		Long:  policyTestLong,
 		Example: `  allocnet policy test host web-1:80
   allocnet policy test web-1 192.0.2.7:443/tcp
-  allocnet policy test web-1@net0 host:53/udp
+  allocnet policy test web-1@net1 host:53/udp
   allocnet policy test 192.0.2.7 web-1/icmp`,
 		Args:              cli.WantArguments(2, 2, "FROM and TO:PORT, as in web-1 db-1:5432/tcp"),
 		ValidArgsFunction: s.Completion(flowEnds),

@@ -87,6 +87,22 @@ func (h host) apply(ctx context.Context) error {
 	return errors.Join(mistake, h.enforce(ctx, w, members, inForce))
 }
 
+// Members returns the attachments on record as rules see them, with the levels that their networks have by now. With an error, some of them
+// are missing.
+func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) {
+	h := host{&e.Config, e.Store}
+	levels, err := levelsNow(h.config)
+	if err != nil {
+		return nil, err
+	}
+	members, unread := h.recorded(ctx, levels)
+	all := make([]isolation.Member, len(members))
+	for i := range members {
+		all[i] = members[i].Member
+	}
+	return all, unread
+}
+
 // enforce has the host get what is wanted, which is on record before. The caller holds the lock.
 func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce []byte) error {
 	if !w.isNeeded(members) {

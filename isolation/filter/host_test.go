@@ -18,7 +18,6 @@ import (
 type testHost struct {
 	*netns.Namespace
 
-	path string
 	// inside are the namespaces of allocations, by the name.
 	inside map[string]*netns.Namespace
 }

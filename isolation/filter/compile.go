@@ -35,7 +35,7 @@ func compile(s State, there *listing) *host {
 	if !s.isNeeded() {
 		return h
 	}
-	r := prepare(s.Rules)
+	r := prepare(s.Rules, true)
 	in := inet()
 	h.tables, h.members = map[netfilter.Family]*table{netfilter.INet: in, netfilter.Bridge: bridge()}, s.Members
 	if there != nil {

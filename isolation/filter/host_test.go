@@ -39,7 +39,7 @@ func newHost(t *testing.T) *testHost {
 	return h
 }
 
-func newNamespace(t *testing.T) *netns.Namespace {
+func newNamespace(t testing.TB) *netns.Namespace {
 	t.Helper()
 	n, err := netns.New()
 	if err != nil {

@@ -67,7 +67,7 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 			return err
 		}
 	}
-	r := prepare(rules)
+	r := prepare(rules, false)
 	k := r.kindOf(&m.Member)
 	isReady := !m.isApart(k) || isRouted(m.Bridge) // the first one that is apart makes that of its bridge
 	if isReady {

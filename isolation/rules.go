@@ -3,7 +3,10 @@
 
 package isolation
 
-import "net/netip"
+import (
+	"slices"
+	"strings"
+)
 
 // Rules are those of a host. The zero value has none.
 type Rules struct {
@@ -11,6 +14,17 @@ type Rules struct {
 	File   string
 	Allow  []Allow
 	Egress []Egress
+}
+
+// Names returns those of all rules.
+func (r Rules) Names() (names []string) {
+	for _, a := range r.Allow {
+		names = append(names, a.Name)
+	}
+	for _, e := range r.Egress {
+		names = append(names, e.Name)
+	}
+	return names
 }
 
 // Allow lets flows pass that levels deny.
@@ -37,19 +51,11 @@ type Egress struct {
 	DNS bool
 }
 
-// Selector selects attachments, or addresses. The zero value selects everything.
-type Selector struct {
-	// Namespace, Job, Group and Network are patterns, in which "*" is any text. Empty: any. An attachment whose namespace, job
-	// or group is unknown is selected by no pattern of it.
-	Namespace, Job, Group, Network string
-	// CIDRs select addresses, whether or not they are of attachments. With them there are no patterns.
-	CIDRs []netip.Prefix
-}
-
-// Ports are ports of a protocol, or a protocol without ports.
-type Ports struct {
-	// Protocol is tcp, udp, sctp or icmp, which is of both families.
-	Protocol string
-	// First and Last are the range. 0: all.
-	First, Last uint16
+// String is what the rule has, in words.
+func (e Egress) String() string {
+	text := strings.Join(append([]string{e.To.String()}, textsOf(e.Ports)...), " ")
+	if e.DNS && !slices.Equal(e.Ports, dnsPorts) {
+		text += ", " + Egress{Ports: dnsPorts}.String()
+	}
+	return text
 }

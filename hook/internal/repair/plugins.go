@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -68,7 +69,7 @@ func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 		p.Err = err
 		return
 	}
-	chain := p.operation.Config.InProcess.Chain(a, &p.Repair)
+	chain := p.operation.Config.InProcess.Chain(a, &p.Repair, p.port())
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
 		list.CNIVersion = repairVersion
@@ -87,6 +88,14 @@ func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 	cni := libcni.NewCNIConfigWithCacheDir(p.operation.Config.DirsOf(a), "/dev/null", exec)
 	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.RuntimeConf(a, list, path)))
 	p.changes = chain.Changes()
+}
+
+// port is what keeps the attachment from others of its bridge; nil if nothing does.
+func (p *Repairing) port() *plugin.Isolation {
+	if p.round == nil { // its rules are listed
+		return nil
+	}
+	return p.round.apart.Port(*p.Attachment())
 }
 
 // unknown compares the interface, which anyone can. What plugins that are unknown say is known

@@ -111,12 +111,17 @@ func bridgeByName(name string) (*netlink.Bridge, error) {
 
 // addPort makes a veth pair from the namespace to a port of the bridge.
 func (conf *config) addPort(c *plugin.Call, netns ns.NetNS, bridge *netlink.Bridge) (port, inside *current.Interface, err error) {
-	host, container, err := iface.AddVeth(c, netns, conf.MTU, conf.mac, true)
+	host, container, err := iface.AddVeth(c, netns, conf.MTU, conf.mac, conf.Bridge)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := conf.connect(bridge, host, conf.VLAN, conf.trunk); err != nil {
 		return nil, nil, err
+	}
+	if c.Isolation != nil {
+		if err := iface.SetUp(host); err != nil {
+			return nil, nil, err
+		}
 	}
 	return links.Interface(host, ""), links.Interface(container, netns.Path()), nil
 }

@@ -29,15 +29,18 @@ func (s *State) isNeeded() bool {
 		len(s.Members) > 0 && len(s.Rules.Allow)+len(s.Rules.Egress) > 0
 }
 
-// compile makes all of a state.
-func compile(s State) *host {
+// compile makes all of a state. Of sets of selectors it has those of attachments, and others that are there: chains have lines for those, too.
+func compile(s State, there *listing) *host {
 	h := &host{of: map[string][]placed{}, bridges: map[string]bool{}}
 	if !s.isNeeded() {
 		return h
 	}
-	r := prepare(s.Rules)
+	r := prepare(s.Rules, true)
 	in := inet()
 	h.tables, h.members = map[netfilter.Family]*table{netfilter.INet: in, netfilter.Bridge: bridge()}, s.Members
+	if there != nil {
+		in.setsOf(there.selectorSets())
+	}
 	kinds := map[string]*kind{}
 	for i := range s.Members {
 		m := &s.Members[i]
@@ -46,7 +49,7 @@ func compile(s State) *host {
 		if k == nil {
 			k = r.kindOf(&m.Member)
 			kinds[key] = k
-			in.setsOf(k)
+			in.setsOf(k.sets)
 		}
 		if m.Level == isolation.Network {
 			in.networkChain(m.Network)
@@ -76,8 +79,8 @@ func compile(s State) *host {
 const stamp = "rules-"
 
 // setsOf makes the sets of the selectors that select attachments.
-func (t *table) setsOf(k *kind) {
-	for _, set := range k.sets {
+func (t *table) setsOf(sets []string) {
+	for _, set := range sets {
 		for _, v := range ips {
 			t.set(netfilter.KeySet{Name: set + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, v.address}})
 		}

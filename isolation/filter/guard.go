@@ -33,7 +33,7 @@ var dhcp4, dhcp6 = []byte{0, 67}, []byte{2, 35}
 var targetOfAny match
 
 // guardChains adds the chains of what a guarded end may send in IP. A packet is accepted for what is known of it, never for what is not
-// found in it: the header of the transport may be missing in a fragment, and behind a header that is not read. The fragments after
+// found in it: the header of the transport may be missing in a fragment, and behind a header that is not read, as that of authentication is not. The fragments after
 // the first are accepted, because without the first they are nothing.
 func (t *table) guardChains(is func(*ip) match, isTarget match) {
 	guard := func(v *ip, comment string, parts ...match) netfilter.Rule {
@@ -58,7 +58,7 @@ func (t *table) guardChains(is func(*ip) match, isTarget match) {
 	}
 	direct := match{load(expr.PayloadBaseNetworkHeader, 6, 1), compare(expr.CmpOpEq, ip6.icmp)} // without extension headers
 	t.chain("guard6", "what IPv6 an end may send",
-		guard(&ip6, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, ip6.icmp)),
+		guard(&ip6, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, ip6.icmp), protocol(expr.CmpOpNeq, unix.IPPROTO_AH)),
 		guard(&ip6, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp6...)),
 		guard(&ip6, "errors", types(1, 4)),
 		guard(&ip6, "echo", types(128, 129)),

@@ -18,7 +18,6 @@ import (
 type testHost struct {
 	*netns.Namespace
 
-	path string
 	// inside are the namespaces of allocations, by the name.
 	inside map[string]*netns.Namespace
 }
@@ -40,7 +39,7 @@ func newHost(t *testing.T) *testHost {
 	return h
 }
 
-func newNamespace(t *testing.T) *netns.Namespace {
+func newNamespace(t testing.TB) *netns.Namespace {
 	t.Helper()
 	n, err := netns.New()
 	if err != nil {

@@ -12,29 +12,38 @@ import (
 // index finds the selectors that select an attachment, among thousands. Most name a job.
 type index struct {
 	selectors []*isolation.Selector
-	// byJob are those of one job, and others the rest.
+	// isWanted tells which of them are looked for.
+	isWanted func(*isolation.Selector) bool
+	// byJob are those of one job, and others the rest; nil: all are looked at.
 	byJob  map[string][]int
 	others []int
 }
 
-// newIndex leaves out the selectors of addresses, and those that select everything unless that means all attachments.
-func newIndex(selectors []*isolation.Selector, withAll bool) *index {
-	x := &index{selectors: selectors, byJob: map[string][]int{}}
-	for i, s := range selectors {
+// build prepares the index for many attachments.
+func (x *index) build() {
+	x.byJob = map[string][]int{}
+	for i, s := range x.selectors {
 		switch {
-		case !hasPatterns(s) && (!withAll || !selectsAll(s)):
+		case !x.isWanted(s):
 		case s.Job != "" && !strings.Contains(s.Job, "*"):
 			x.byJob[s.Job] = append(x.byJob[s.Job], i)
 		default:
 			x.others = append(x.others, i)
 		}
 	}
-	return x
 }
 
-// of returns the numbers of the selectors with patterns that select an attachment, in ascending order.
+// of returns the numbers of the wanted selectors that select an attachment, in ascending order.
 func (x *index) of(m *isolation.Member) []int {
 	var found []int
+	if x.byJob == nil {
+		for i, s := range x.selectors {
+			if selects(s, m) && x.isWanted(s) {
+				found = append(found, i)
+			}
+		}
+		return found
+	}
 	jobs, others := x.byJob[m.Job], x.others
 	for len(jobs) > 0 || len(others) > 0 {
 		var next int

@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,8 +16,7 @@ import (
 
 // Lacks tells what is missing, by the IDs of attachments. A host that needs no tables has nothing looked at.
 func Lacks(ctx context.Context, state State) (map[string][]string, error) {
-	h := compile(state)
-	if h.tables == nil {
+	if !state.isNeeded() {
 		return nil, nil //nolint:nilnil // nothing is missing
 	}
 	s, err := netfilter.Dial(ctx)
@@ -24,15 +24,13 @@ func Lacks(ctx context.Context, state State) (map[string][]string, error) {
 		return nil, err
 	}
 	defer s.Close() //nolint:errcheck // read only
-	lacks := map[string][]string{}
+	found, err := listAll(s)
+	if err != nil {
+		return nil, err
+	}
+	lacks, h := map[string][]string{}, compile(state, found[netfilter.INet])
 	for _, f := range families {
-		l, err := list(s, &netfilter.Table{Family: f, Name: name})
-		if err != nil {
-			return nil, err
-		}
-		if l == nil {
-			l = &listing{}
-		}
+		l := cmp.Or(found[f], &listing{})
 		ofAll := h.tables[f].lacking(l)
 		for id, all := range h.of {
 			lacks[id] = append(lacks[id], ofAll...)

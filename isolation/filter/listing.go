@@ -5,6 +5,7 @@ package filter
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -53,6 +54,19 @@ func list(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
 	return l, nil
 }
 
+// listAll lists both tables.
+func listAll(s *netfilter.Socket) (map[netfilter.Family]*listing, error) {
+	found := map[netfilter.Family]*listing{}
+	for _, f := range families {
+		l, err := list(s, &netfilter.Table{Family: f, Name: name})
+		if err != nil {
+			return nil, err
+		}
+		found[f] = l
+	}
+	return found, nil
+}
+
 // lacksChain tells whether a chain is not as it has to be.
 func (l *listing) lacksChain(c *netfilter.Chain) bool {
 	comments, ok := l.chains[c.Name]
@@ -63,4 +77,14 @@ func (l *listing) lacksChain(c *netfilter.Chain) bool {
 func (l *listing) lacksElement(set string, e netfilter.Element) bool {
 	found, ok := l.sets[set][identity(e)]
 	return !ok || found.Verdict != e.Verdict || found.Chain != e.Chain || found.Comment != e.Comment
+}
+
+// selectorSets are the names of the sets of selectors, without their family.
+func (l *listing) selectorSets() (names []string) {
+	for set := range l.sets {
+		if name, ok := strings.CutSuffix(set, ip4.suffix); ok && strings.HasPrefix(set, selectorPrefix) && l.sets[name+ip6.suffix] != nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -58,7 +58,7 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	if !hasTables {
 		return nil
 	}
-	if err = removeKnown(s, prepare(rules), &m); errors.Is(err, unix.ENOENT) {
+	if err = removeKnown(s, prepare(rules, false), &m); errors.Is(err, unix.ENOENT) {
 		err = removeFound(s, m.ID)
 	}
 	if err == nil {

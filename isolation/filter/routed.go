@@ -164,6 +164,13 @@ func stopAnswering(s *netfilter.Socket, m *Member) error {
 		if a.Unmap().Is4() {
 			continue
 		}
+		key := netfilter.Key(netfilter.LinkKey(m.Link), a.AsSlice())
+		if _, isOfOther, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+ip6.suffix, key); err != nil || isOfOther {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		if err := netlink.NeighDel(proxyOf(link, a)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("isolation: stop answering for %s on %s: %w", a, m.Bridge, err)
 		}

@@ -4,6 +4,9 @@
 package filter
 
 import (
+	"slices"
+	"sync"
+
 	"github.com/allocnet/allocnet/isolation"
 )
 
@@ -17,26 +20,48 @@ type ruleset struct {
 	allowTexts, egressTexts [][]byte
 	// matched finds the selectors with patterns that packets are matched with: each has a set. to finds rules allow, from rules egress.
 	matched, to, from *index
+	isBuilt           bool
 }
 
-func prepare(rules isolation.Rules) *ruleset {
-	r := &ruleset{Rules: rules}
-	var all []byte
-	var to, from, matched []*isolation.Selector
-	seen := map[string]bool{}
-	match := func(s *isolation.Selector) {
-		if key := string(appendSelector(nil, s)); hasPatterns(s) && !seen[key] {
-			seen[key] = true
-			matched = append(matched, s)
-		}
+// recent are the rules that were prepared last: a process that attaches many has the same ones for all.
+var recent struct {
+	sync.Mutex
+	*ruleset
+}
+
+// prepare prepares rules, which do not change after that: for one attachment, or for many.
+func prepare(rules isolation.Rules, forMany bool) *ruleset {
+	recent.Lock()
+	defer recent.Unlock()
+	if r := recent.ruleset; r != nil && isSame(r.Allow, rules.Allow) && isSame(r.Egress, rules.Egress) && (r.isBuilt || !forMany) {
+		return r
 	}
+	r := newRuleset(rules)
+	if forMany {
+		r.build()
+	}
+	recent.ruleset = r
+	return r
+}
+
+// isSame tells whether two lists are one.
+func isSame[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// textSize is more than most rules have as a text.
+const textSize = 200
+
+func newRuleset(rules isolation.Rules) *ruleset {
+	r := &ruleset{Rules: rules}
+	all := make([]byte, 0, textSize*(len(rules.Allow)+len(rules.Egress)))
+	var to, from, matched []*isolation.Selector
 	for i := range rules.Allow {
 		a := &rules.Allow[i]
 		begin := len(all)
 		all = appendPorts(appendSelector(appendSelector(appendText(all, "allow", a.Name), &a.From), &a.To), a.Ports)
 		r.allowTexts = append(r.allowTexts, all[begin:])
-		to = append(to, &a.To)
-		match(&a.From)
+		to, matched = append(to, &a.To), append(matched, &a.From)
 	}
 	for i := range rules.Egress {
 		e := &rules.Egress[i]
@@ -46,11 +71,28 @@ func prepare(rules isolation.Rules) *ruleset {
 			all = append(all, "dns\n"...)
 		}
 		r.egressTexts = append(r.egressTexts, all[begin:])
-		from = append(from, &e.From)
-		match(&e.To)
+		from, matched = append(from, &e.From), append(matched, &e.To)
 	}
-	r.sum, r.to, r.from, r.matched = sum(all), newIndex(to, false), newIndex(from, true), newIndex(matched, false)
+	isOfMembers := func(s *isolation.Selector) bool { return hasPatterns(s) || selectsAll(s) }
+	r.sum, r.to, r.from = sum(all), &index{selectors: to, isWanted: hasPatterns}, &index{selectors: from, isWanted: isOfMembers}
+	r.matched = &index{selectors: matched, isWanted: hasPatterns}
 	return r
+}
+
+// build prepares them for many attachments.
+func (r *ruleset) build() {
+	var distinct []*isolation.Selector
+	seen := map[string]bool{}
+	for _, s := range r.matched.selectors {
+		if key := string(appendSelector(nil, s)); !seen[key] {
+			seen[key] = true
+			distinct = append(distinct, s)
+		}
+	}
+	r.matched.selectors, r.isBuilt = distinct, true
+	for _, x := range []*index{r.matched, r.to, r.from} {
+		x.build()
+	}
 }
 
 // kind is what rules have for attachments that they do not tell from one another.
@@ -64,7 +106,9 @@ type kind struct {
 func (r *ruleset) kindOf(m *isolation.Member) *kind {
 	k := &kind{allow: r.to.of(m), egress: r.from.of(m)}
 	for _, i := range r.matched.of(m) {
-		k.sets = append(k.sets, setOf(r.matched.selectors[i]))
+		if set := setOf(r.matched.selectors[i]); !slices.Contains(k.sets, set) {
+			k.sets = append(k.sets, set)
+		}
 	}
 	return k
 }

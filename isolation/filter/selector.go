@@ -75,5 +75,8 @@ func sum(text []byte) string {
 	return hex.EncodeToString(all[:6])
 }
 
+// selectorPrefix begins the names of the sets of selectors.
+const selectorPrefix = "is-"
+
 // setOf is the name of the set of the attachments that a selector with patterns selects, without its family.
-func setOf(s *isolation.Selector) string { return "is-" + sum(appendSelector(nil, s)) }
+func setOf(s *isolation.Selector) string { return selectorPrefix + sum(appendSelector(nil, s)) }

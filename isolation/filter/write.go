@@ -67,7 +67,7 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 			return err
 		}
 	}
-	r := prepare(rules)
+	r := prepare(rules, false)
 	k := r.kindOf(&m.Member)
 	isReady := !m.isApart(k) || isRouted(m.Bridge) // the first one that is apart makes that of its bridge
 	if isReady {
@@ -117,19 +117,15 @@ func Apply(ctx context.Context, state Source) error {
 	var routed []string
 	err := change(ctx, "apply", func(s *netfilter.Socket, b *netfilter.Batch) error {
 		b.Guard()
-		found := map[netfilter.Family]*listing{}
-		for _, f := range families {
-			l, err := list(s, &netfilter.Table{Family: f, Name: name})
-			if err != nil {
-				return err
-			}
-			found[f] = l
+		found, err := listAll(s)
+		if err != nil {
+			return err
 		}
 		wanted, err := state()
 		if err != nil {
 			return err
 		}
-		routed, h = found[netfilter.Bridge].bridges(), compile(wanted)
+		routed, h = found[netfilter.Bridge].bridges(), compile(wanted, nil)
 		for _, f := range families {
 			switch {
 			case h.tables != nil:

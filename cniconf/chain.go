@@ -21,9 +21,10 @@ type Plugin struct {
 	Master          string `json:"master"`
 	Device          string `json:"device"`
 	LinkInContainer bool   `json:"linkInContainer"`
-	// VLAN is that of the plugin bridge, and VLANID that of the plugin vlan.
-	VLAN   int `json:"vlan"`
-	VLANID int `json:"vlanId"`
+	// VLAN and VLANTrunk are those of the plugin bridge, and VLANID that of the plugin vlan.
+	VLAN      int             `json:"vlan"`
+	VLANTrunk json.RawMessage `json:"vlanTrunk"`
+	VLANID    int             `json:"vlanId"`
 	// MTU is nil without the key, which is needed to choose another one for an attachment.
 	MTU              *int  `json:"mtu"`
 	IsGateway        bool  `json:"isGateway"`

@@ -16,4 +16,7 @@ var (
 	// IPAM is ipam.md.
 	//go:embed ipam.md
 	IPAM string
+	// Isolation is isolation.md.
+	//go:embed isolation.md
+	Isolation string
 )

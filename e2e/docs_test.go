@@ -20,11 +20,11 @@ import (
 )
 
 // commands of the command line, as its help lists them.
-var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", "detach", "doctor", "events", "gc", "ipam check", "ipam release", "ipam reserve", "ipam show", "ipam unreserve", "man", "map", "networks", "plugin", "repair", "run", "status", "systemd-run", "version"}
+var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", "detach", "doctor", "events", "gc", "ipam check", "ipam release", "ipam reserve", "ipam show", "ipam unreserve", "man", "map", "networks", "plugin", "policy show", "policy test", "repair", "run", "status", "systemd-run", "version"}
 
 // TestDocuments runs the documents' examples with the networks of dist/conf.
 func TestDocuments(t *testing.T) {
-	for _, path := range []string{"../README.md", "../docs/cleanup.md", "../docs/dns.md", "../docs/events.md", "../docs/map.md", "../docs/repair.md"} {
+	for _, path := range []string{"../README.md", "../docs/cleanup.md", "../docs/dns.md", "../docs/events.md", "../docs/isolation.md", "../docs/map.md", "../docs/repair.md"} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			h := newHost(t)
 			h.useDist()
@@ -98,7 +98,7 @@ func TestHelpExamples(t *testing.T) {
 			}
 			examples, _, _ = strings.Cut(examples, "\nFlags:")
 			before := "true"
-			if command == "status" || command == "map" || command == "check" || command == "events" || command == "repair" || command == "detach" {
+			if command == "status" || command == "map" || command == "check" || command == "events" || command == "repair" || command == "detach" || strings.HasPrefix(command, "policy ") {
 				before = "allocnet attach web-1 --primary web --networks storage,mgmt"
 			}
 			examples = strings.NewReplacer(

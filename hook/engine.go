@@ -11,10 +11,12 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/attach"
 	"github.com/allocnet/allocnet/hook/internal/check"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/remove"
 	"github.com/allocnet/allocnet/hook/internal/repair"
+	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -196,6 +198,16 @@ func (e *Engine) Current(a *Allocation) *Allocation { return check.Current(e.env
 // of the allocation, and runs no plugin; programs that list the host's rules are run.
 func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 	return check.Describe(ctx, e.env, id)
+}
+
+// RefreshIsolation has the host keep attachments apart by the rules and the levels of networks that files have now, unless it does. Flows
+// that are allowed go on. After a mistake in a file what was in force stays, and the error is the mistake.
+func (e *Engine) RefreshIsolation(ctx context.Context) error { return isolate.Refresh(ctx, e.env) }
+
+// Members returns the attachments of the host as rules of isolation see them, with the levels that their networks have now. It
+// changes nothing, and waits for no lock.
+func (e *Engine) Members(ctx context.Context) ([]isolation.Member, error) {
+	return isolate.Members(ctx, e.env)
 }
 
 // Catalog returns the networks that can be attached now; see Config.

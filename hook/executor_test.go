@@ -16,6 +16,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
@@ -31,8 +32,8 @@ type fakeInProcess struct{ world *world }
 
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
-func (f fakeInProcess) Chain(a state.Attachment, r *remedy.Repair) config.Chain {
-	c := &fakeChain{repair: r, iptables: a.IPTables, ipv6Off: a.IPv6Off, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
+func (f fakeInProcess) Chain(a state.Attachment, r *remedy.Repair, apart *plugin.Isolation) config.Chain {
+	c := &fakeChain{apart: apart, repair: r, iptables: a.IPTables, ipv6Off: a.IPv6Off, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
 	f.world.chains[c.changes] = c
@@ -40,13 +41,15 @@ func (f fakeInProcess) Chain(a state.Attachment, r *remedy.Repair) config.Chain 
 }
 
 // Commit makes the changes of each chain in one effect.
-func (f fakeInProcess) Commit(_ context.Context, _ *os.File, changes []*plugin.Changes) []error {
+func (f fakeInProcess) Commit(ctx context.Context, _ *os.File, changes []*plugin.Changes) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {
 		f.world.mu.Lock()
 		chain := f.world.chains[c]
 		f.world.mu.Unlock()
-		errs[i] = chain.commit()
+		if errs[i] = chain.commit(); errs[i] == nil {
+			errs[i] = chain.unlink(ctx)
+		}
 	}
 	return errs
 }
@@ -75,6 +78,8 @@ type fakeChain struct {
 	calls []fakeCall
 	// repair is what CHECK repairs; nil: it only looks.
 	repair *remedy.Repair
+	// apart keeps the attachment apart; nil: nothing does.
+	apart *plugin.Isolation
 }
 
 func (c *fakeChain) Changes() *plugin.Changes { return c.changes }
@@ -101,6 +106,9 @@ func (c *fakeChain) ExecPlugin(ctx context.Context, path string, stdin []byte, e
 		}
 		return err
 	})
+	if err == nil {
+		err = c.keepApart(call, result)
+	}
 	return result, err
 }
 
@@ -251,7 +259,11 @@ func TestReplacesPlugins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, changes := o.Exec(state.Attachment{Executor: test.executor, PluginDirs: []string{test.dir}}, list, test.adding)
+		var adding *operation.Adding
+		if test.adding {
+			adding = &operation.Adding{}
+		}
+		_, changes := o.Exec(state.Attachment{Executor: test.executor, PluginDirs: []string{test.dir}}, list, adding)
 		if (changes != nil) != test.inProcess {
 			t.Errorf("%+v: in process is %t", test, changes != nil)
 		}

@@ -50,7 +50,7 @@ func newMemory(t *testing.T, edit func(*Config)) *memory {
 	m := &memory{exec: &fakeExec{namespaces: namespaces}, namespaces: namespaces, host: &fakeHost{withoutIPv6: map[string]bool{}}, confDir: t.TempDir()}
 	c := Config{
 		ConfDirs: []string{m.confDir}, PluginDirs: []string{t.TempDir()}, StateDir: t.TempDir(), CacheDir: t.TempDir(),
-		NetnsDir: t.TempDir(), ResolvConfDir: t.TempDir(), HostResolvConf: []string{filepath.Join(m.confDir, "no-resolv.conf")}, PolicyFile: filepath.Join(m.confDir, "no-policy"), Exec: m.exec, Namespaces: namespaces, Host: m.host, Cleaner: NoCleaner,
+		NetnsDir: t.TempDir(), IsolationFile: filepath.Join(m.confDir, "no-isolation"), Filter: newFakeFilter(), ResolvConfDir: t.TempDir(), HostResolvConf: []string{filepath.Join(m.confDir, "no-resolv.conf")}, PolicyFile: filepath.Join(m.confDir, "no-policy"), Exec: m.exec, Namespaces: namespaces, Host: m.host, Cleaner: NoCleaner,
 	}
 	if edit != nil {
 		edit(&c)

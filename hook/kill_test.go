@@ -79,6 +79,7 @@ type world struct {
 	exec       *fakeExec
 	namespaces *fakeNamespaces
 	killer     *killer
+	filter     *fakeFilter
 
 	mu sync.Mutex
 	// objects are what plugins made outside of namespaces: by plugin, container ID
@@ -131,12 +132,15 @@ func newWorld(t *testing.T, i installation) *world {
 	t.Helper()
 	w := &world{t: t, ctx: t.Context(), objects: map[string]bool{}, failing: map[string]error{}, chains: map[*plugin.Changes]*fakeChain{}}
 	namespaces, dir := &fakeNamespaces{at: map[string]*fakeNamespace{}}, t.TempDir()
+	w.filter = newFakeFilter()
+	w.filter.effect = func(name string, change func() error) error { return w.killer.effect(name, change) }
 	w.exec, w.namespaces = &fakeExec{namespaces: namespaces, answer: w.plugin}, namespaces
 	w.config = Config{
 		ConfDirs: []string{i.confDir}, PluginDirs: []string{i.pluginDir}, PolicyFile: filepath.Join(dir, "no-policy"),
 		StateDir: filepath.Join(dir, "state"), CacheDir: filepath.Join(dir, "cache"), NetnsDir: filepath.Join(dir, "netns"),
 		ResolvConfDir: filepath.Join(dir, "etc"), HostResolvConf: []string{filepath.Join(dir, "no-resolv.conf")},
 		Exec: w.exec, Namespaces: killedNamespaces{namespaces, w}, Host: &fakeHost{}, Cleaner: w,
+		IsolationFile: filepath.Join(dir, "isolation.hcl"), Filter: w.filter,
 	}
 	if i.inProcess {
 		w.config.InProcess, w.config.Executor = fakeInProcess{w}, ExecutorAuto
@@ -426,6 +430,7 @@ func (w *world) wantRecorded() {
 	}
 	w.wantResolvConfs()
 	w.wantParameters()
+	w.wantApart()
 	for path, ns := range w.namespaces.at {
 		if ns.suspended {
 			w.t.Errorf("new interfaces in %s have no IPv6", path)
@@ -521,6 +526,11 @@ func (w *world) wantNothing() {
 	if err := w.env.Store.RemoveStale(); err != nil {
 		w.t.Error(err)
 	}
+	if inForce, err := w.env.Store.Isolation().InForce(); err != nil || inForce != nil { // the next call does what a killed one did not
+		if err := errors.Join(err, collect(w)); err != nil {
+			w.t.Error(err)
+		}
+	}
 	w.wantRecorded()
 	if ids := recorded(w.t, w.Engine); len(ids) > 0 {
 		w.t.Errorf("on record are %v", ids)
@@ -533,7 +543,7 @@ func (w *world) wantNothing() {
 			w.t.Errorf("namespace %s is left", path)
 		}
 	}
-	for _, dir := range []string{"locks", "pending", "ports", "allocations"} {
+	for _, dir := range []string{"locks", "pending", "ports", "allocations", "isolation"} {
 		if left := readDir(w.t, filepath.Join(w.config.StateDir, dir)); len(left) > 0 {
 			w.t.Errorf("%s has %v", dir, left)
 		}
@@ -879,7 +889,7 @@ func killAll(t *testing.T, i installation, killables map[string]killable) {
 func isRecorded(effect string) bool {
 	_, path, _ := strings.Cut(effect, " ")
 	dir, _, _ := strings.Cut(path, "/")
-	return slices.Contains([]string{"allocations", "locks", "pending", "ports", "boot", ".boot"}, dir)
+	return slices.Contains([]string{"allocations", "locks", "pending", "ports", "boot", ".boot", "isolation"}, dir)
 }
 
 func (k killable) dieAndRecover(t *testing.T, w *world, recover func(*testing.T, *world, killable)) {

@@ -202,7 +202,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, routing, executor, dns"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, routing, executor, dns, isolation, antispoof"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,
@@ -229,6 +229,10 @@ func TestParse(t *testing.T) {
 		`{"hostPorts": ["1-65536"]}`:                          `policy in x.conflist: hostPorts "1-65536": ` + portRange,
 		`{"ipv6": false}`:                                     `policy in x.conflist:1:14: ipv6 is a JSON bool, want string`,
 		`{"ipv6": "on"}`:                                      `policy in x.conflist: ipv6 "on": want "off" or "link-local", or omit it`,
+		`{"isolation": "stric"}`:                              `policy in x.conflist: isolation "stric": want "none", "network" or "strict"`,
+		`{"isolation": true}`:                                 `policy in x.conflist:1:18: isolation is a JSON bool, want string`,
+		`{"antispoof": "on"}`:                                 `policy in x.conflist:1:18: antispoof is a JSON string, want true or false`,
+		`{"antispoof": null}`:                                 `policy in x.conflist:1: antispoof: null: want a value, or omit the key`,
 		`{"routing": "policy"}`:                               `policy in x.conflist: routing "policy": want "source", or omit it`,
 		`{`:                                                   `policy in x.conflist:1:1: invalid JSON: the text ends before it is complete: a bracket, a brace or a quote is missing`,
 		``:                                                    `policy in x.conflist: want one JSON object`,
@@ -246,7 +250,7 @@ func TestParse(t *testing.T) {
 
 // TestEachKeyTwice: of each key, both are refused, whatever the second one says and how it is written.
 func TestEachKeyTwice(t *testing.T) {
-	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "ipv6", "routing", "executor", "dns"}
+	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "ipv6", "routing", "executor", "dns", "isolation", "antispoof"}
 	for _, key := range keys {
 		for _, again := range []string{key, strings.ToUpper(key), strings.ToUpper(key[:1]) + key[1:]} {
 			for _, value := range []string{"null", "[]", "true", `["*"]`, "{}"} {
@@ -304,6 +308,9 @@ func TestOf(t *testing.T) {
 		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}, {"type": "x", "staticips": false}]}`:            `policy in n.conflist:1: the key "staticips" has no effect there: want it in the object "allocnet" beside "plugins"`,
 		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "calico"}, {"type": "x", "staticIPs": false}]}`:            `policy in n.conflist:1: the key "staticIPs" has no effect there: want it in the object "allocnet" beside "plugins"`,
 		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "hostPorts": ["80"]}`:                                         `policy in n.conflist:1: the key "hostPorts" has no effect there: want it in the object "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "isolation": "strict", "plugins": [{"type": "bridge"}]}`:                        `policy in n.conflist:1: the key "isolation" has no effect there: want it in the object "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "bridge", "Isolation": "strict"}]}`:                        `policy in n.conflist:1: the key "Isolation" has no effect there: want it in the object "allocnet" beside "plugins"`,
+		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "antispoof": true}`:                                           `policy in n.conflist:1: the key "antispoof" has no effect there: want it in the object "allocnet" beside "plugins"`,
 		`{"cniVersion": "1.0.0", "name": "n", "type": "bridge", "staticMAC": false}`:                                          `policy in n.conflist:1: the key "staticMAC" has no effect there: want it in the object "allocnet" beside "plugins"`,
 		"{\"cniVersion\": \"1.0.0\", \"name\": \"n\", \"plugins\": [{\"type\": \"b\"}],\n\"allocnet\":\n{\n\"job\": []}}":     `unknown key "job" of the policy in n.conflist:4; did you mean jobs?`,
 		`{"cniVersion": "1.0.0", "name": "n", "plugins": [{"type": "b"}], "allocnet": null}`:                                  `policy in n.conflist: want one JSON object`,
@@ -356,6 +363,11 @@ func TestRestrict(t *testing.T) {
 		`{"staticMAC": true}`:             false,
 		`{"staticIPs": ["192.0.2.1/32"]}`: true,
 		`{"mtu": false}`:                  true,
+		`{"isolation": "none"}`:           false,
+		`{"isolation": "network"}`:        true,
+		`{"isolation": "strict", "antispoof": false}`: true,
+		`{"antispoof": true}`:                         true,
+		`{"antispoof": false}`:                        false,
 	} {
 		if got := source(t, "f", text).Restrict(); got != want {
 			t.Errorf("%s: Restrict is %t, want %t", text, got, want)
@@ -377,7 +389,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
 	for text, option := range map[string]string{
-		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`,
+		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`, `{"isolation": "strict"}`: `isolation "strict"`, `{"antispoof": false}`: "antispoof",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

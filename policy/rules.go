@@ -4,9 +4,12 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/allocnet/allocnet/isolation"
 )
 
 // DefaultFile holds the rules for all networks of a host.
@@ -68,6 +71,22 @@ type Rules struct {
 	// name of one of its networks. On a network it is for the allocations whose primary
 	// it is. Empty: the host's, else that of the primary network.
 	DNS string `json:"dns,omitempty"`
+	// Isolation is how far the network is apart from others. Empty: isolation.None. For networks only.
+	Isolation isolation.Level `json:"isolation,omitempty"`
+	// Antispoof is whether the host drops what an attachment sends with another address or MAC than its own. Nil: it does where
+	// Isolation is not none. For networks only.
+	Antispoof *bool `json:"antispoof,omitempty"`
+}
+
+// Level is Isolation, or its default.
+func (r Rules) Level() isolation.Level { return cmp.Or(r.Isolation, isolation.None) }
+
+// Guards is Antispoof, or its default.
+func (r Rules) Guards() bool {
+	if r.Antispoof != nil {
+		return *r.Antispoof
+	}
+	return r.Level() != isolation.None
 }
 
 func (s Source) validate() error {
@@ -85,6 +104,11 @@ func (s Source) validate() error {
 	if s.IPv6 != "" && s.IPv6 != IPv6Off && s.IPv6 != IPv6LinkLocal {
 		return fmt.Errorf("policy in %s: ipv6 %q: want %q or %q, or omit it", s.File, s.IPv6, IPv6Off, IPv6LinkLocal)
 	}
+	switch s.Isolation {
+	case "", isolation.None, isolation.Network, isolation.Strict:
+	default:
+		return fmt.Errorf("policy in %s: isolation %q: want %q, %q or %q", s.File, s.Isolation, isolation.None, isolation.Network, isolation.Strict)
+	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
 	}
@@ -94,8 +118,11 @@ func (s Source) validate() error {
 // Restrict tells whether the rules deny anything that is allowed without rules.
 func (r Rules) Restrict() bool {
 	denied := func(allowed *bool) bool { return allowed != nil && !*allowed }
-	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || r.StaticIPs != nil && (!r.StaticIPs.Allowed || r.StaticIPs.Ranges != nil) || denied(r.StaticMAC) || denied(r.MTU)
+	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || r.StaticIPs != nil && (!r.StaticIPs.Allowed || r.StaticIPs.Ranges != nil) || denied(r.StaticMAC) || denied(r.MTU) || r.isolates()
 }
+
+// isolates tells whether packets are dropped that pass without rules.
+func (r Rules) isolates() bool { return r.Guards() || r.Level() != isolation.None }
 
 // Describe returns the rules as text; without rules it is "unrestricted".
 func (r Rules) Describe() string {
@@ -123,6 +150,12 @@ func (r Rules) Describe() string {
 	}
 	if len(r.HostPorts) > 0 {
 		parts = append(parts, "host ports "+listOf(r.HostPorts))
+	}
+	if r.Level() != isolation.None {
+		parts = append(parts, "isolation "+string(r.Level()))
+	}
+	if r.Antispoof != nil {
+		parts = append(parts, map[bool]string{true: "antispoof", false: "no antispoof"}[*r.Antispoof])
 	}
 	if len(parts) == 0 {
 		return "unrestricted"

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,7 +29,11 @@ type Source struct {
 func Load(file string) (Source, error) {
 	data, err := files.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Source{File: file}, refuseDangling(file)
+		if link := files.DanglingLink(file); link != "" {
+			err = refuse(fmt.Errorf("policy in %s: the link %s leads nowhere: correct it, or remove it if there are no rules", file, link))
+			return Source{File: file}, err
+		}
+		return Source{File: file}, nil
 	}
 	if err != nil {
 		return Source{File: file}, errdefs.As(errdefs.Refused, fmt.Errorf("policy: %w", err))
@@ -45,28 +47,13 @@ func Load(file string) (Source, error) {
 		set  bool
 	}{
 		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
-		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""},
+		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""}, {fmt.Sprintf("isolation %q", s.Isolation), s.Isolation != ""}, {"antispoof", s.Antispoof != nil},
 	} {
 		if option.set {
 			return s, refuse(fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text))
 		}
 	}
 	return s, nil
-}
-
-// refuseDangling returns an error if a file is missing because a link, in its place or in that
-// of a directory above, leads nowhere.
-func refuseDangling(file string) error {
-	for path := filepath.Clean(file); path != filepath.Dir(path); path = filepath.Dir(path) {
-		if _, err := os.Lstat(path); err != nil {
-			continue
-		}
-		if _, err := os.Stat(path); err != nil {
-			return refuse(fmt.Errorf("policy in %s: the link %s leads nowhere: correct it, or remove it if there are no rules", file, path))
-		}
-		return nil
-	}
-	return nil
 }
 
 func refuse(err error) error { return errdefs.As(errdefs.Refused, err) }
@@ -99,10 +86,10 @@ func rulesOf(n *cniconf.Network) (Source, error) {
 		return Source{File: n.Path}, nil
 	}
 	s, err := parse(n.Options)
-	if err != nil || s.IPv6 != IPv6Off {
-		return s, err
+	if err == nil && s.IPv6 == IPv6Off {
+		err = refuseIPv6(n, s)
 	}
-	return s, refuseIPv6(n, s)
+	return s, err
 }
 
 // refuseIPv6 refuses a network without IPv6 that asks for it.
@@ -118,7 +105,7 @@ func refuseIPv6(n *cniconf.Network, s Source) error {
 }
 
 // restricting are the keys of rules, which have no effect outside of "allocnet".
-var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts"}
+var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof"}
 
 // refuseMisplaced refuses rules beside the key "allocnet", and in plugins.
 func refuseMisplaced(n *cniconf.Network) error {

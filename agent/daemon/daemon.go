@@ -38,11 +38,12 @@ type Daemon struct {
 	metrics    *agent.Metrics
 	agent      *agent.Agent
 	reconciler *agent.Reconciler
-	nomad      *nomad.Client    // nil without a block nomad
-	conflist   *agent.Conflist  // nil without a block multi
-	pools      *pools.Pools     // nil with the hook "noop"
-	span       *span.Span       // nil without pools
-	repairer   *repair.Repairer // nil with the hook "noop"
+	nomad      *nomad.Client         // nil without a block nomad
+	conflist   *agent.Conflist       // nil without a block multi
+	pools      *pools.Pools          // nil with the hook "noop"
+	span       *span.Span            // nil without pools
+	repairer   *repair.Repairer      // nil with the hook "noop"
+	isolation  func(context.Context) // nil with the hook "noop"
 	// unlockRoutes lets another process change the routes of the host. Nil: this one has not
 	// needed them. The lock ends with the process.
 	unlockRoutes func()
@@ -74,6 +75,7 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.pools = d.newPools()
 	d.span = d.newSpan()
 	d.repairer = d.newRepairer(engine)
+	d.isolation = d.newIsolation(engine)
 	d.agent = agent.New(d.agentConfig(engine), engine)
 	return d, nil
 }
@@ -143,6 +145,9 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 	}
 	if d.repairer != nil {
 		tasks = append(tasks, d.repairer.Run)
+	}
+	if d.isolation != nil {
+		tasks = append(tasks, d.isolation)
 	}
 	if d.nomad != nil && d.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })

@@ -113,6 +113,19 @@ func removesRule(m syscall.NetlinkMessage) bool {
 	switch m.Header.Type &^ (unix.NFNL_SUBSYS_NFTABLES << 8) {
 	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE:
 		return true
+	case unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM:
+		return isOfIsolation(m)
 	}
 	return false
 }
+
+// isOfIsolation tells whether a message is about a set of the tables of isolation. In those of other programs elements come and go.
+func isOfIsolation(m syscall.NetlinkMessage) bool {
+	if len(m.Data) < nl.SizeofNfgenmsg {
+		return true
+	}
+	return kernelevents.AttributesOf(m.Data[nl.SizeofNfgenmsg:]).Text(unix.NFTA_SET_ELEM_LIST_TABLE) == isolationTable // and NFTA_SET_TABLE
+}
+
+// isolationTable is the name of the tables of package filter.
+const isolationTable = "allocnet-isolation"

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -45,11 +46,20 @@ func TestRemovals(t *testing.T) {
 		"rule gone":        {removesRule(message(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_DELRULE)), true},
 		"rule":             {removesRule(message(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE)), false},
 		"a new generation": {removesRule(message(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWGEN)), false},
+		"element gone":     {removesRule(element(unix.NFT_MSG_DELSETELEM, "allocnet-isolation")), true},
+		"another's gone":   {removesRule(element(unix.NFT_MSG_DELSETELEM, "fail2ban")), false},
+		"element":          {removesRule(element(unix.NFT_MSG_NEWSETELEM, "allocnet-isolation")), false},
+		"set gone":         {removesRule(element(unix.NFT_MSG_DELSET, "allocnet-isolation")), true},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %t, want %t", name, test.got, test.want)
 		}
 	}
+}
+
+// element is a message about a set of a table, or about its elements.
+func element(kind uint16, table string) syscall.NetlinkMessage {
+	return change(kind, unix.NFPROTO_INET, map[uint16][]byte{unix.NFTA_SET_ELEM_LIST_TABLE: nl.ZeroTerminated(table)})
 }
 
 // TestTold: a removal is told, and so is a loss of messages: one may have been lost.

@@ -50,6 +50,10 @@ func TestCompletion(t *testing.T) {
 		{"map --network s", "storage"},
 		{"map --format ", "text svg dot json"},
 		{"map ", ""},
+		{"policy show w", "web-1 web-2"},
+		{"policy test h", "host"},
+		{"policy test host w", "web-1: web-2:"},
+		{"policy test host web-1:80 ", ""},
 	} {
 		code, out, _ := runs(t, append([]string{"__complete"}, strings.Split(test.args, " ")...)...)
 		values := strings.Fields(out)

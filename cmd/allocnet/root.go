@@ -26,6 +26,7 @@ Exit codes:
   1  failed; partial work is undone, or stays recorded for the next attempt
   2  refused: wrong usage, or a request that cannot be met; nothing was done
   3  the allocation is not set up here
+  4  of policy test: it is denied
 run and systemd-run --wait return the exit code of their command.`
 
 // execute runs the program and returns its exit code.
@@ -61,7 +62,7 @@ func addCommands(s *cli.Settings, root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newMap(s), newCheck(s), newRepair(s), newEvents(s)}},
-		{"networks", "Networks:", []*cobra.Command{newNetworks(s), newConf(s), cluster.NewIPAM(s), cluster.New(s)}},
+		{"networks", "Networks:", []*cobra.Command{newNetworks(s), newPolicy(s), newConf(s), cluster.NewIPAM(s), cluster.New(s)}},
 		{"host", "The host:", []*cobra.Command{newDoctor(s), newUI(s), newGC(s), newCleanup(s)}},
 		{"integrations", "Daemon and integrations:", []*cobra.Command{newAgent(s), newPlugin(s), newSystemdRun(s)}},
 		{"program", "The program:", []*cobra.Command{newVersion(s), newMan()}},

@@ -302,7 +302,7 @@ func requireInstalled(t *testing.T, dir string, programs map[string][]byte, more
 	for _, file := range append(more,
 		"etc/allocnet.d/agent.hcl", "etc/iproute2/rt_protos.d/allocnet.conf",
 		"usr/lib/udev/rules.d/71-allocnet.rules", "usr/lib/systemd/network/00-allocnet.network", "usr/share/man/man1/allocnet-attach.1.gz",
-		"usr/share/man/man5/allocnet-agent.hcl.5.gz", "usr/share/man/man8/allocnet-cni.8.gz", "usr/share/man/man8/allocnet-ipam.8.gz", "usr/share/bash-completion/completions/allocnet",
+		"usr/share/man/man5/allocnet-agent.hcl.5.gz", "usr/share/man/man5/allocnet-isolation.hcl.5.gz", "usr/share/man/man8/allocnet-cni.8.gz", "usr/share/man/man8/allocnet-ipam.8.gz", "usr/share/bash-completion/completions/allocnet",
 		"usr/share/fish/vendor_completions.d/allocnet.fish", "usr/share/doc/allocnet/README.md", "usr/share/doc/allocnet/CHANGELOG.md",
 		"usr/share/doc/allocnet/docs/README.md", "usr/share/doc/allocnet/docs/map.svg", "usr/share/doc/allocnet/examples/10-web.conflist",
 		"usr/share/doc/allocnet/examples/jobs/extra-networks.nomad.hcl", "usr/share/doc/allocnet/examples/jobs/agent/agent.nomad.hcl",

@@ -52,6 +52,7 @@ var formats = map[string]string{
 	"internal/resolvconf fileName":                                 "- resolv.conf",
 	"networkstatus name":                                           "- for tasks",
 	"nomad c.path(id)":                                             "- Nomad is asked again",
+	"state i.file()":                                               "- of one boot, and made anew from the operator's files",
 	"state j.path()":                                               "format",
 	"state path":                                                   "- lines of text without a version",
 }

@@ -38,6 +38,17 @@ func (v *Values) only(blocks hcl.Blocks, name string) *hcl.Block {
 	return blocks[0]
 }
 
+// Labelled returns the blocks of a body, which has nothing else, in their order. Each has one label, its name.
+func (v *Values) Labelled(body hcl.Body, types ...string) hcl.Blocks {
+	schema := &hcl.BodySchema{}
+	for _, name := range types {
+		schema.Blocks = append(schema.Blocks, hcl.BlockHeaderSchema{Type: name, LabelNames: []string{"name"}})
+	}
+	content, faults := body.Content(schema)
+	v.Add(faults)
+	return content.Blocks
+}
+
 // Decode sets the fields of a struct from a body, which has nothing else. They have the tags of gohcl, and are all
 // optional: strings, lists of them, booleans, expressions, and pointers to structs for blocks. It is here because gohcl
 // links what writes HCL and compares values: a tenth of the start of programs that are executed for each attachment.

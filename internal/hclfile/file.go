@@ -46,6 +46,15 @@ func Load(path string) (hcl.Body, error) {
 // LoadFile reads one file.
 func LoadFile(path string) (hcl.Body, error) { return parse([]string{path}) }
 
+// Parse reads the text of one file.
+func Parse(path string, text []byte) (hcl.Body, error) {
+	file, faults := hclparse.NewParser().ParseHCL(text, path)
+	if faults.HasErrors() {
+		return nil, &Error{faults}
+	}
+	return file.Body, nil
+}
+
 func filesAt(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -36,6 +36,8 @@ type Chain struct {
 	Fresh bool
 	// IPv6Off has ADD make interfaces without IPv6.
 	IPv6Off bool
+	// Isolation is plugin.Call.Isolation.
+	Isolation *plugin.Isolation
 
 	changes plugin.Changes
 }
@@ -91,7 +93,7 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 		return nil, err
 	}
 	c.changes.Rules.Kind, c.changes.Rules.Handles, c.changes.Rules.Fresh, c.changes.Rules.Repair = c.IPTables, c.RuleHandles, c.Fresh, c.Repair
-	call.Changes, call.IPAM, call.Repair, call.IPv6Off = &c.changes, c.ipam, c.Repair, c.IPv6Off
+	call.Changes, call.IPAM, call.Repair, call.IPv6Off, call.Isolation = &c.changes, c.ipam, c.Repair, c.IPv6Off, c.Isolation
 	p, ok := plugins[name]
 	if !ok {
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "plugin type "+name+" is not executed in process", "")

@@ -37,6 +37,8 @@ type Batch struct {
 	unanswered bool
 	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
 	isGuarded bool
+	// keySets numbers those that the batch makes.
+	keySets uint32
 	// echoes are called with the handles of rules that the kernel echoes, in their order.
 	echoes []func(handle uint64)
 }
@@ -79,10 +81,10 @@ func (b *Batch) MakeTable(table *Table) error {
 	if !b.again && b.isMade(table) {
 		return nil
 	}
-	b.addTable(table)
+	b.AddTable(table)
 	for i := range table.Chains {
 		chain := &table.Chains[i]
-		b.addChain(table, chain)
+		b.AddChain(table, chain)
 		if chain.Rules == nil {
 			continue
 		}
@@ -130,22 +132,42 @@ func (c *Chain) isAt(found []byte) bool {
 		numberOf(hook, unix.NFTA_HOOK_HOOKNUM) == uint32(*c.Hook.Number) && numberOf(hook, unix.NFTA_HOOK_PRIORITY) == uint32(*c.Hook.Priority)
 }
 
+// Guard has the kernel refuse the batch if there was any change since now, as long as the rules do not change all the time.
+func (b *Batch) Guard() {
+	b.begin()
+	b.isGuarded = true
+}
+
+// DeleteTable deletes a table that is there.
+func (b *Batch) DeleteTable(t *Table) {
+	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, []netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
+}
+
+// SetChain makes a chain, unless it is there, and replaces its rules.
+func (b *Batch) SetChain(t *Table, c *Chain) {
+	b.AddChain(t, c)
+	b.FlushChain(t, c.Name)
+	for _, rule := range c.Rules {
+		b.addRule(t, rule)
+	}
+}
+
 // ReplaceTable makes a table anew with all that it has, or only deletes the present one.
 func (b *Batch) ReplaceTable(t *Table, remove bool) {
-	b.addTable(t) // there is one to delete
-	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, []netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
+	b.AddTable(t) // there is one to delete
+	b.DeleteTable(t)
 	if !remove {
 		b.newTable(t)
 	}
 }
 
 func (b *Batch) newTable(t *Table) {
-	b.addTable(t)
+	b.AddTable(t)
 	for i := range t.Sets {
 		b.addSet(t, &t.Sets[i], i+1)
 	}
 	for i := range t.Chains {
-		b.addChain(t, &t.Chains[i])
+		b.AddChain(t, &t.Chains[i])
 		for _, rule := range t.Chains[i].Rules {
 			b.addRule(t, rule)
 		}
@@ -182,7 +204,8 @@ func (b *Batch) addSet(t *Table, s *Set, id int) {
 	}
 }
 
-func (b *Batch) addTable(t *Table) {
+// AddTable makes a table, without what is in it, unless it is there.
+func (b *Batch) AddTable(t *Table) {
 	b.add(unix.NFT_MSG_NEWTABLE, netlink.Create, t.Family, withComment([]netlink.Attribute{
 		text(unix.NFTA_TABLE_NAME, t.Name),
 		number(unix.NFTA_TABLE_FLAGS, 0),
@@ -197,7 +220,8 @@ func (h *Hook) kind() string {
 	return string(nftables.ChainTypeNAT)
 }
 
-func (b *Batch) addChain(t *Table, c *Chain) {
+// AddChain makes a chain without its rules, unless it is there.
+func (b *Batch) AddChain(t *Table, c *Chain) {
 	attrs := []netlink.Attribute{
 		text(unix.NFTA_CHAIN_TABLE, t.Name),
 		text(unix.NFTA_CHAIN_NAME, c.Name),

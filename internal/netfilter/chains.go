@@ -43,10 +43,19 @@ func (s *Socket) Tables(family Family) (tables []string, err error) {
 }
 
 func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) error {
+	return s.dumpOf(kind, family, nil, visitor)
+}
+
+// dumpOf lists what has the attributes.
+func (s *Socket) dumpOf(kind int, family Family, attrs []netlink.Attribute, visitor func(payload []byte)) error {
+	data, err := netlink.MarshalAttributes(attrs)
+	if err != nil {
+		return err
+	}
 	var payloads [][]byte
-	err := whole(func() error {
+	err = whole(func() error {
 		payloads = nil
-		return s.receive(message(kind, netlink.Dump, family, nil), func(payload []byte) bool {
+		return s.receive(message(kind, netlink.Dump, family, data), func(payload []byte) bool {
 			payloads = append(payloads, payload[min(nfgenmsgSize, len(payload)):])
 			return true
 		})
@@ -58,4 +67,14 @@ func (s *Socket) dump(kind int, family Family, visitor func(payload []byte)) err
 		visitor(payload)
 	}
 	return nil
+}
+
+// RulesOf returns the rules of all chains of a table, by the chain.
+func (s *Socket) RulesOf(t *Table) (rules map[string][]ListedRule, err error) {
+	rules = map[string][]ListedRule{}
+	err = s.dumpOf(unix.NFT_MSG_GETRULE, t.Family, []netlink.Attribute{text(unix.NFTA_RULE_TABLE, t.Name)}, func(payload []byte) {
+		chain := stringOf(payload, unix.NFTA_RULE_CHAIN)
+		rules[chain] = append(rules[chain], newListedRule(append(make([]byte, nfgenmsgSize), payload...)))
+	})
+	return rules, err
 }

@@ -22,8 +22,8 @@ func (s *Settings) Completion(values Complete) cobra.CompletionFunc {
 		}
 		found := slices.DeleteFunc(slices.Clone(values(s, cmd, args, word)), func(v string) bool { return !strings.HasPrefix(v, word) })
 		directive := cobra.ShellCompDirectiveNoFileComp
-		if slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, "=") }) {
-			directive |= cobra.ShellCompDirectiveNoSpace // a port follows the label
+		if slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, "=") || strings.HasSuffix(v, ":") }) {
+			directive |= cobra.ShellCompDirectiveNoSpace // a port follows
 		}
 		return found, directive
 	}

@@ -24,6 +24,8 @@ const (
 	ExitFailed   = 1
 	ExitRefused  = 2
 	ExitNotSetUp = 3
+	// ExitDenied is of policy test.
+	ExitDenied = 4
 )
 
 // ExitError is an error with an exit code. Without an error it is the exit code of a

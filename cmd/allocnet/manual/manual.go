@@ -19,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/docs"
 	"github.com/allocnet/allocnet/internal/manpage"
 	"github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/isolation"
 )
 
 type pages struct {
@@ -36,6 +37,10 @@ var fromDocs = []struct {
 	{
 		"allocnet-agent.hcl", "configuration of the allocnet agent", docs.Agent, 5, "/etc/allocnet.d/*.hcl",
 		[]string{"Configuration", "Nomad", "Delegating calls of allocnet-cni"}, []string{"allocnet-agent(1)", "allocnet-cni(8)"},
+	},
+	{
+		"allocnet-isolation.hcl", "rules of traffic between allocations", docs.Isolation, 5, isolation.DefaultFile,
+		[]string{"What to write", "Rules", "Which one decides", "Senders", "When it holds", "What cannot be isolated"}, []string{"allocnet-policy(1)"},
 	},
 	{
 		"allocnet-cni", "CNI plugin with which a Nomad job selects networks", docs.Nomad, 8, "/opt/cni/bin/allocnet-cni",

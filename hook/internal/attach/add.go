@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/plan"
@@ -83,7 +84,14 @@ func abortError(abort context.Context, first error) error {
 func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attachment, list *libcni.NetworkConfigList) (*operation.Call, error) {
 	a.Result = nil
 	path := o.Record.Allocation.Netns
-	c, err := o.Call(*a, list, path, func(result []byte) { recordPartialResult(o, a, result) })
+	if a.Planned { // else a link has the name that is on record
+		if err := isolate.Choose(o, a); err != nil {
+			return nil, err
+		}
+	}
+	c, err := o.Call(*a, list, path, &operation.Adding{
+		Partial: func(result []byte) { recordPartialResult(o, a, result) }, Isolation: isolate.Seam(ctx, o, a),
+	})
 	if err != nil {
 		return nil, err
 	}

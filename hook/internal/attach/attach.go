@@ -10,6 +10,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -59,7 +60,10 @@ func attachAll(ctx context.Context, o *operation.Operation, ns kernel.Namespace,
 	if err := w.Finish(p); err != nil {
 		return err
 	}
-	return finish(o, ns, p)
+	if err := finish(o, ns, p); err != nil {
+		return err
+	}
+	return isolate.Join(ctx, o, p.Attachments())
 }
 
 // checkUnused refuses attachments whose interface or cache file another one has.

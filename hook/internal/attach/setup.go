@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/plan"
@@ -221,6 +222,7 @@ func facts(e *operation.Env, host plan.Host) plan.Facts {
 			return step.UnpinnedMTU(context.Background(), e.Store, e.Config.Logger, bridge, "", "")
 		},
 		WhyPlugins: e.Config.ReasonForPlugins,
+		Joins:      func(apart bool) (bool, error) { return isolate.Joins(&e.Config, e.Store, apart) },
 	}
 }
 

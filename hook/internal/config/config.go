@@ -23,6 +23,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
+	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -78,6 +79,10 @@ type Config struct {
 	// PolicyFile holds the rules for all networks of the host. Default:
 	// policy.DefaultFile; a file that does not exist has none.
 	PolicyFile string
+	// IsolationFile has the rules of isolation. Default: isolation.DefaultFile; a file that does not exist has none.
+	IsolationFile string
+	// Filter has the host keep attachments apart. Default: that of package filter.
+	Filter Filter
 	// OwnerGone tells, by Request.Owner, whether what an allocation was made for
 	// is gone although its namespace lives; an error is that it is not known. GC
 	// asks. Default: namespaces alone decide.
@@ -112,6 +117,8 @@ func (c Config) WithDefaults() Config {
 		c.HostResolvConf = []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"}
 	}
 	c.PolicyFile = cmp.Or(c.PolicyFile, policy.DefaultFile)
+	c.IsolationFile = cmp.Or(c.IsolationFile, isolation.DefaultFile)
+	c.Filter = cmp.Or[Filter](c.Filter, hostFilter{})
 	c.CallTimeout = cmp.Or(c.CallTimeout, time.Minute)
 	c.Executor = cmp.Or(c.Executor, ExecutorAuto)
 	if c.InProcess == nil && c.Exec == nil {

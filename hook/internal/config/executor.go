@@ -40,8 +40,8 @@ type InProcess interface {
 	// Supports returns why a network cannot be executed; nil if it can.
 	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
 	// Chain returns what executes the plugins of an attachment for one verb; the zero value stands for its network as a whole.
-	// Unless r is nil it repairs the attachment when it executes CHECK.
-	Chain(a state.Attachment, r *remedy.Repair) Chain
+	// Unless r is nil it repairs the attachment when it executes CHECK. What keeps the attachment apart is nil if nothing does.
+	Chain(a state.Attachment, r *remedy.Repair, apart *plugin.Isolation) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error
@@ -69,8 +69,8 @@ func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) er
 	return inprocess.Supports(list, pluginDirs)
 }
 
-func (x executor) Chain(a state.Attachment, r *remedy.Repair) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, Fresh: isFresh(a), IPv6Off: a.IPv6Off}
+func (x executor) Chain(a state.Attachment, r *remedy.Repair, apart *plugin.Isolation) Chain {
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, Fresh: isFresh(a), IPv6Off: a.IPv6Off, Isolation: apart}
 }
 
 // isFresh tells whether ADD of an attachment has not begun before. What an earlier set-up of the allocation had made is torn down by
@@ -131,19 +131,24 @@ func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
 			return found, err
 		},
 		WhyPlugins: c.WhyPlugins,
-		CheckKeys:  c.CheckKeys,
+		CheckKeys: func(n *cniconf.Network) error {
+			if err := c.CheckKeys(n); err != nil {
+				return err
+			}
+			return policy.CheckBridges(n, catalog.Networks)
+		},
 	})
 }
 
 // InProcessChain returns what executes a chain in this process; nil if its plugins are
 // executed. It does what it was chosen for, and what lacks a plugin. What was chosen is not
 // judged again: what is supported depends on what the host has, which may have changed.
-func (c Config) InProcessChain(list *libcni.NetworkConfigList, dirs []string, a state.Attachment) Chain {
+func (c Config) InProcessChain(list *libcni.NetworkConfigList, dirs []string, a state.Attachment, apart *plugin.Isolation) Chain {
 	x := c.InProcess
 	if x == nil || a.Executor != state.InProcess && (IsInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
-	return x.Chain(a, nil)
+	return x.Chain(a, nil, apart)
 }
 
 // MadeByOtherIPTables tells whether plugins made the rules of an attachment with an iptables that the host's is not by now.

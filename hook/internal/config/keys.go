@@ -11,13 +11,17 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// CheckKeys returns why the keys of a network keep it from being attached: those of its rules, host names in conditions, addresses that reach nothing,
-// limits that exclude each other, and those of plugins that this process would execute. Where the plugins are executed, a newer
+// CheckKeys returns why the keys of a network keep it from being attached: those of its rules, also where its packets cannot be dropped,
+// host names in conditions, addresses that reach nothing, limits that exclude each other, and those of plugins that this process would
+// execute. Where the plugins are executed, a newer
 // one may know a key that is unknown here.
 func (c Config) CheckKeys(n *cniconf.Network) error {
 	c = c.WithDefaults()
 	options, err := policy.Of(n)
 	if err != nil {
+		return err
+	}
+	if err := policy.CheckIsolation(n, c.WhyPlugins); err != nil {
 		return err
 	}
 	if err := checkConditions(n); err != nil {

@@ -30,6 +30,14 @@ type Call struct {
 	Changes *plugin.Changes
 }
 
+// Adding is what an ADD has beside other verbs.
+type Adding struct {
+	// Partial is called with the result of each plugin but the last.
+	Partial func(result []byte)
+	// Isolation keeps the attachment apart; nil: nothing does.
+	Isolation *plugin.Isolation
+}
+
 // RuleHandles are state.Attachment.RuleHandles after the commit of ADD.
 func (c *Call) RuleHandles() map[string][]uint64 {
 	if c.Changes == nil {
@@ -44,23 +52,23 @@ func Replaces(changes *plugin.Changes, a state.Attachment) bool {
 	return changes != nil && a.Executor != state.InProcess
 }
 
-// Call returns libcni set up to execute one verb for an attachment, whose conflist is decoded, in the namespace at path. partial is called with
-// the result of each ADD but that of the last plugin; it is nil for other verbs. An attachment that is
+// Call returns libcni set up to execute one verb for an attachment, whose conflist is decoded, in the namespace at path. adding is nil for verbs
+// other than ADD. An attachment that is
 // executed in process has no partial results: its rules wait for the whole chain.
-func (o *Operation) Call(a state.Attachment, recorded *libcni.NetworkConfigList, path string, partial func(result []byte)) (*Call, error) {
+func (o *Operation) Call(a state.Attachment, recorded *libcni.NetworkConfigList, path string, adding *Adding) (*Call, error) {
 	list, err := onrecord.ListToRun(recorded, a)
 	if err != nil {
 		return nil, err
 	}
-	exec, changes := o.Exec(a, recorded, partial != nil)
+	exec, changes := o.Exec(a, recorded, adding)
 	runner, err := o.Runner(exec, path)
 	if err != nil {
 		return nil, err
 	}
-	if partial != nil && changes == nil {
+	if adding != nil && changes == nil {
 		runner.Added = func(index int, result []byte) {
 			if index < len(list.Plugins)-1 {
-				partial(result)
+				adding.Partial(result)
 			}
 		}
 	}
@@ -69,12 +77,15 @@ func (o *Operation) Call(a state.Attachment, recorded *libcni.NetworkConfigList,
 
 // Exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
 // executed ADD, as far as it can. Each can check and remove what the other made.
-func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, adding bool) (invoke.Exec, *plugin.Changes) {
-	log := o.AttachmentLog(a)
-	if adding && a.Executor != state.InProcess {
-		return o.Config.Processes(o.Hold, log), nil
+func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, adding *Adding) (invoke.Exec, *plugin.Changes) {
+	log, apart := o.AttachmentLog(a), (*plugin.Isolation)(nil)
+	if adding != nil {
+		if a.Executor != state.InProcess {
+			return o.Config.Processes(o.Hold, log), nil
+		}
+		apart = adding.Isolation
 	}
-	if c := o.Config.InProcessChain(list, o.Config.DirsOf(a), a); c != nil {
+	if c := o.Config.InProcessChain(list, o.Config.DirsOf(a), a, apart); c != nil {
 		return cniexec.Logged{Exec: c, Log: log}, c.Changes()
 	}
 	return o.Config.Processes(o.Hold, log), nil
@@ -84,7 +95,7 @@ func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, add
 // where they are installed.
 func (e *Env) NetworkChain(n *cniconf.Network) *Call {
 	exec, changes := e.Config.Processes(nil, e.Config.Logger), (*plugin.Changes)(nil)
-	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{}); c != nil {
+	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{}, nil); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.Config.CallTimeout}

@@ -131,7 +131,10 @@ func (p *Plan) fill(r Request, elements []selection.Element, batch state.Batch, 
 		}
 	}
 	p.order()
-	return p.bindAll(r, f)
+	if err := p.bindAll(r, f); err != nil {
+		return err
+	}
+	return p.isolate(f)
 }
 
 // NextIndex returns the Index of the next attachment of an allocation.
@@ -244,6 +247,9 @@ type Facts struct {
 	// WhyPlugins returns why the plugins of a network are executed that has an executor among its options; nil if it is executed
 	// in process.
 	WhyPlugins func(list *libcni.NetworkConfigList, executor string) error
+	// Joins tells whether the host is to know an attachment by its addresses; apart is whether its network keeps attachments apart. The
+	// error is that of a mistake in the rules.
+	Joins func(apart bool) (bool, error)
 }
 
 // Host are what a plan asks of the host.

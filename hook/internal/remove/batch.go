@@ -52,14 +52,14 @@ func Attachments(ctx context.Context, o *operation.Operation, attachments []stat
 	if err := restoreAfterRemoval(o); err != nil {
 		return errors.Join(failed, err)
 	}
-	return errors.Join(failed, forgetEmpty(o))
+	return errors.Join(failed, forgetEmpty(ctx, o))
 }
 
 // forgetEmpty drops a record that Extend made, once it has no attachments.
-func forgetEmpty(o *operation.Operation) error {
+func forgetEmpty(ctx context.Context, o *operation.Operation) error {
 	if len(o.Record.Attachments) > 0 || o.Record.Allocation.Mode == state.ModeSetup || len(o.Record.Damaged) > 0 {
 		return nil
 	}
 	o.Reset()
-	return o.Lock.Clear()
+	return forget(ctx, o)
 }

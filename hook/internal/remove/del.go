@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/state"
 )
@@ -46,6 +47,9 @@ func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment, l
 func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 	undone := *a
 	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
+	if i := a.Isolation; i != nil {
+		undone.Isolation = &state.Isolation{Level: i.Level, Antispoof: i.Antispoof}
+	}
 	if err := o.Lock.Write(undone); err != nil {
 		return err
 	}
@@ -80,6 +84,11 @@ func Del(ctx context.Context, o *operation.Operation, a state.Attachment, list *
 	}
 	if err := o.Config.Cache().Restore(a, o.Record.Allocation.Netns); err != nil {
 		o.AttachmentLog(a).Warn("plugins get no prevResult", "error", err)
+	}
+	if c.Changes != nil {
+		c.Changes.Unlinked = append(c.Changes.Unlinked, func(ctx context.Context) error { return isolate.Remove(ctx, o, a) })
+	} else if err := isolate.Remove(ctx, o, a); err != nil { // plugins release addresses themselves
+		return nil, err
 	}
 	return c, c.CNI.DelNetworkList(ctx, c.List, o.RuntimeConf(a, list, path))
 }

@@ -78,7 +78,7 @@ func release(ctx context.Context, o *operation.Operation, task string) error {
 	attached := slices.DeleteFunc(slices.Clone(o.Record.Attachments), func(a state.Attachment) bool { return a.Task != task })
 	if len(attached) == 0 { // or a killed Release had not yet removed the record
 		o.Work().Removed()
-		return forgetEmpty(o)
+		return forgetEmpty(ctx, o)
 	}
 	return removeAlone(ctx, o, attached)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -116,7 +117,8 @@ func (g *collection) collectRecorded(ctx context.Context) error {
 	if err := CleanBoot(ctx, g.env); err != nil {
 		g.env.Config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
 	}
-	return errors.Join(g.tearDownAbandoned(ctx), g.tearDownDead(ctx), g.gcNetworks(ctx))
+	errs := []error{g.tearDownAbandoned(ctx), g.tearDownDead(ctx)}
+	return errors.Join(append(errs, isolate.Apply(ctx, g.env), g.gcNetworks(ctx))...)
 }
 
 // tearDownDead tears down the allocations on record that are not alive, several

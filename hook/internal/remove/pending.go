@@ -138,7 +138,7 @@ func recoverInterrupted(ctx context.Context, o *operation.Operation) (torn bool,
 	}
 	if path != "" && o.IsSetUp() {
 		RollBackInterrupted(ctx, o)
-		return false, forgetEmpty(o)
+		return false, forgetEmpty(ctx, o)
 	}
 	return true, All(ctx, o)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -134,7 +135,7 @@ func All(ctx context.Context, o *operation.Operation) error {
 // Recorded removes the attachments of the record alone.
 func Recorded(ctx context.Context, o *operation.Operation) error {
 	if !o.HasRecord() {
-		return o.Lock.Clear()
+		return forget(ctx, o)
 	}
 	if o.IsLost() {
 		return o.DamagedRecord(nil)
@@ -153,7 +154,18 @@ func Recorded(ctx context.Context, o *operation.Operation) error {
 	if err := leaveNamespace(o); err != nil {
 		return err
 	}
-	return o.Lock.Clear()
+	return forget(ctx, o)
+}
+
+// forget removes the record. After the last one the host keeps nothing apart any more; what it cannot do of that the next GC does.
+func forget(ctx context.Context, o *operation.Operation) error {
+	if err := o.Lock.Clear(); err != nil {
+		return err
+	}
+	if err := isolate.End(ctx, o); err != nil {
+		o.Log.Warn("isolation is not removed from the host", "error", err)
+	}
+	return nil
 }
 
 // setDamageAside keeps the damaged record and writes the readable part anew, before a
@@ -194,7 +206,12 @@ func detachAll(ctx context.Context, o *operation.Operation, path string, attachm
 			return err
 		})
 	})
+	release, err := isolate.Hold(ctx, o)
+	if err != nil {
+		return err
+	}
 	commitDetached(dels, o, attachments, chains, errs, absences)
+	release()
 	if path != "" {
 		cleanReplaced(ctx, o, attachments, chains, errs, absences)
 	}
@@ -354,6 +371,14 @@ func Clean(ctx context.Context, o *operation.Operation, suspects []state.Suspect
 	leftover := state.Leftover{Allocation: o.Record.Allocation, Suspects: suspects}
 	if err := o.Config.Force(ctx, o.Reason, []state.Leftover{leftover})[0]; err != nil {
 		return errors.Join(failed, fmt.Errorf("forced cleanup: %w", err))
+	}
+	for _, s := range suspects {
+		if s.DelErr == nil { // DEL has
+			continue
+		}
+		if err := isolate.Remove(ctx, o, s.Attachment); err != nil {
+			return errors.Join(failed, err)
+		}
 	}
 	return nil
 }

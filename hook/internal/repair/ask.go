@@ -39,7 +39,7 @@ func CheckPlugins(ctx context.Context, o *operation.Operation, a state.Attachmen
 	if o.Config.MadeByOtherIPTables(a) {
 		return fmt.Sprintf("its plugins made rules with iptables-%s, and the host's iptables is another one now", a.IPTables), nil
 	}
-	plugins, _ := o.Exec(a, list, false)
+	plugins, _ := o.Exec(a, list, nil)
 	runner, err := o.Runner(plugins, o.Record.Allocation.Netns)
 	if err != nil {
 		return "", err

@@ -24,13 +24,17 @@ import (
 // are asked by their CHECK. The result lacks attachments that are not complete, and those that wanted
 // leaves out.
 func Compared(ctx context.Context, e *operation.Env, o *operation.Operation, ns kernel.Namespace, wanted func(state.Attachment) bool) []*Repairing {
-	round := &repairRound{env: e, request: Request{Mode: ReportOnly}}
+	round, err := newRound(e, Request{Mode: ReportOnly})
+	if err != nil {
+		e.Config.Logger.Warn("isolation is not compared", "error", err)
+	}
 	for i, a := range o.Record.Attachments {
 		if onrecord.IsComplete(a) && wanted(a) {
 			round.inspectAttachment(ctx, o, i, ns)
 		}
 	}
 	round.commit(ctx)
+	round.isolate(ctx)
 	round.askEach(func(p *Repairing) error { return p.ask(ctx) })
 	return round.repairs
 }

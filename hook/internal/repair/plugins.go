@@ -68,7 +68,7 @@ func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 		p.Err = err
 		return
 	}
-	chain := p.operation.Config.InProcess.Chain(a, &p.Repair)
+	chain := p.operation.Config.InProcess.Chain(a, &p.Repair, nil)
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
 		list.CNIVersion = repairVersion

@@ -16,6 +16,7 @@ import (
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -36,6 +37,18 @@ func Attachments(ctx context.Context, e *operation.Env, r Request) ([]Drift, err
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
+	var outdated error
+	if r.Mode != ReportOnly {
+		outdated = isolate.Refresh(ctx, e)
+	}
+	if r.Announce { // the agent tells of it when files change
+		outdated = nil
+	}
+	drifts, err := repairAll(ctx, e, r)
+	return drifts, errors.Join(err, outdated)
+}
+
+func repairAll(ctx context.Context, e *operation.Env, r Request) ([]Drift, error) {
 	ids := r.IDs
 	if len(ids) == 0 {
 		var err error
@@ -91,16 +104,18 @@ func repairPart(ctx context.Context, e *operation.Env, ids []string, r Request) 
 
 // oneRound makes one round, in which the allocations are locked or not.
 func oneRound(ctx context.Context, e *operation.Env, ids []string, r Request, locked bool) ([]Drift, error) {
-	round := &repairRound{env: e, request: r}
+	round, err := newRound(e, r)
+	if err != nil {
+		return nil, err
+	}
 	defer round.end()
 	unlock := func() {}
 	if locked { // what is missing is not garbage; no allocation waits for the end of a collection
-		var err error
 		if unlock, err = e.Store.RLockHost(ctx); err != nil {
 			return nil, err
 		}
 	}
-	err := round.restoreAll(ctx, ids, locked)
+	err = round.restoreAll(ctx, ids, locked)
 	unlock()
 	if err != nil {
 		return nil, err
@@ -135,16 +150,24 @@ func (r *repairRound) restore(ctx context.Context) error {
 		r.inspect(ctx, o)
 	}
 	r.commit(ctx)
+	r.isolate(ctx)
 	return nil
 }
 
 type repairRound struct {
-	env        *operation.Env
-	request    Request
+	env     *operation.Env
+	request Request
+	// apart is the comparison with what the host has to keep attachments apart.
+	apart      *isolate.Comparison
 	operations []*operation.Operation
 	repairs    []*Repairing
 	// drifts are those of allocations as a whole.
 	drifts []Drift
+}
+
+func newRound(e *operation.Env, r Request) (*repairRound, error) {
+	apart, err := isolate.Compare(&e.Config, e.Store)
+	return &repairRound{env: e, request: r, apart: apart}, err
 }
 
 // Repairing is one attachment compared with its record, and what is made of what it lacks.

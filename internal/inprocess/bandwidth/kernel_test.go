@@ -44,7 +44,7 @@ func attach(t *testing.T) (*plugin.Call, netlink.Link) {
 	}
 	t.Cleanup(func() { _ = namespace.Close() })
 	c := &plugin.Call{IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", namespace.Fd()), Network: "n", ContainerID: t.Name(), Version: "1.0.0", Changes: &plugin.Changes{}, Repair: &remedy.Repair{}}
-	host, inside, err := iface.AddVeth(c, namespace, 1500, "", false)
+	host, inside, err := iface.AddVeth(c, namespace, 1500, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,6 +154,9 @@ func (conf *config) setUpWithoutAddresses(c *plugin.Call, netns ns.NetNS) error 
 func (conf *config) applyAddresses(c *plugin.Call, netns ns.NetNS, bridge *netlink.Bridge, result, allocated *current.Result) error {
 	result.IPs, result.Routes, result.DNS = allocated.IPs, allocated.Routes, allocated.DNS
 	gateways := conf.gateways(result)
+	if err := c.Admit(conf.Bridge, result.Interfaces[2].Mac, result); err != nil {
+		return err
+	}
 	err := within.Namespace(netns, func(ns.NetNS) error {
 		conf.setDAD(c)
 		_ = c.Sysctls.Set("net/ipv4/conf/"+c.IfName+"/arp_notify", "1") // as the reference plugin, which ignores it

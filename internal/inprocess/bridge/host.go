@@ -111,7 +111,7 @@ func bridgeByName(name string) (*netlink.Bridge, error) {
 
 // addPort makes a veth pair from the namespace to a port of the bridge.
 func (conf *config) addPort(c *plugin.Call, netns ns.NetNS, bridge *netlink.Bridge) (port, inside *current.Interface, err error) {
-	host, container, err := iface.AddVeth(c, netns, conf.MTU, conf.mac, true)
+	host, container, err := iface.AddVeth(c, netns, conf.MTU, conf.mac, conf.Bridge)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -120,7 +120,7 @@ func (conf *config) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, error)
 		return nil, fmt.Errorf("failed to find host namespace: %w", err)
 	}
 	defer host.Close() //nolint:errcheck // read only
-	veth := links.NewVeth(name, bridge.MTU, host)
+	veth := links.NewVeth(name, "", bridge.MTU, host)
 	veth.Group = netns.LinkGroup
 	if _, err := links.MakeVeth(veth); err != nil {
 		return nil, err

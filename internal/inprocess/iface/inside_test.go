@@ -37,7 +37,7 @@ func attach(t *testing.T) (*plugin.Call, *current.Result) {
 	}
 	t.Cleanup(func() { _ = namespace.Close() })
 	c := &plugin.Call{IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", namespace.Fd()), Repair: &remedy.Repair{}, Changes: &plugin.Changes{}}
-	host, inside, err := AddVeth(c, namespace, 1500, "", false)
+	host, inside, err := AddVeth(c, namespace, 1500, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,9 @@ import (
 )
 
 // AddVeth makes a veth pair: the interface of the attachment, with a MAC, a random one if it is empty, and
-// an end of the host with a random name, which is set up. A port of a bridge has no IPv6 address: the bridge takes what comes to it.
-func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort bool) (host, inside netlink.Link, err error) {
+// an end of the host, with a random name unless it is isolated, which is set up. One that is to be a port of a bridge has no IPv6 address: the
+// bridge takes what comes to it.
+func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac, bridge string) (host, inside netlink.Link, err error) {
 	var own net.HardwareAddr
 	if mac != "" {
 		if own, err = net.ParseMAC(mac); err != nil {
@@ -36,7 +37,7 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 		return nil, nil, err
 	}
 	err = within.Namespace(namespace, func(hostNS ns.NetNS) error {
-		veth = links.NewVeth(c.IfName, mtu, hostNS)
+		veth = links.NewVeth(c.IfName, endName(c), mtu, hostNS)
 		if own != nil {
 			veth.HardwareAddr = own
 		}
@@ -51,18 +52,37 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac string, isPort boo
 	if host, err = netlinksafe.LinkByName(veth.PeerName); err != nil {
 		return nil, nil, fmt.Errorf("failed to lookup %q: %w", veth.PeerName, err)
 	}
-	if isPort {
+	if bridge != "" {
 		_ = netlink.LinkSetIP6AddrGenMode(host, nl.IN6_ADDR_GEN_MODE_NONE) // a host without IPv6 has no such mode
 	} else if c.IPv6Off {
 		if err := netns.SwitchIPv6Off(&c.Sysctls, veth.PeerName); err != nil {
 			return nil, nil, err
 		}
 	}
-	if err := netlink.LinkSetUp(host); err != nil {
-		return nil, nil, fmt.Errorf("failed to set %q up: %w", veth.PeerName, err)
+	if err := setEndUp(c, host, bridge); err != nil {
+		return nil, nil, err
 	}
 	_ = c.Sysctls.Set("net/ipv6/conf/"+veth.PeerName+"/accept_ra", "0") // a host without IPv6 has no such key
 	return host, inside, nil
+}
+
+// endName is the name that is on record for the end on the host; empty if there is none.
+func endName(c *plugin.Call) string {
+	if c.Isolation == nil {
+		return ""
+	}
+	return c.Isolation.End
+}
+
+// setEndUp sets the end on the host up, guarded before that.
+func setEndUp(c *plugin.Call, host netlink.Link, bridge string) error {
+	if err := c.GuardEnd(bridge); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(host); err != nil {
+		return fmt.Errorf("failed to set %q up: %w", host.Attrs().Name, err)
+	}
+	return nil
 }
 
 // making has a lock for each namespace, by its inode: it is held while a pair is made there, and alone while new interfaces of the

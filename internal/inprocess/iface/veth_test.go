@@ -52,7 +52,7 @@ func TestRootPairsOfNamespaces(t *testing.T) {
 	first.Lock()
 	defer first.Unlock()
 	c := &plugin.Call{IfName: "eth0", Netns: fmt.Sprint("/proc/self/fd/", namespaces[1].Fd()), IPv6Off: true}
-	host, _, err := AddVeth(c, namespaces[1], 1500, "", true)
+	host, _, err := AddVeth(c, namespaces[1], 1500, "", "br0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewVeth returns a pair to be made, with a name for the end of the caller's namespace.
-func NewVeth(name string, mtu int, peerNS ns.NetNS) *netlink.Veth {
+// NewVeth returns a pair to be made, with a name for the end of the caller's namespace, and one for the other end, which is random
+// if it is empty.
+func NewVeth(name, peer string, mtu int, peerNS ns.NetNS) *netlink.Veth {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = name, mtu, NewMAC()
 	// Else the kernel makes one for each processor, uses one, and waits for packets in flight, while all that changes links waits.
 	attrs.NumTxQueues, attrs.NumRxQueues = 1, 1
-	return &netlink.Veth{LinkAttrs: attrs, PeerHardwareAddr: newPortMAC(), PeerNamespace: netlink.NsFd(int(peerNS.Fd()))}
+	return &netlink.Veth{LinkAttrs: attrs, PeerName: peer, PeerHardwareAddr: newPortMAC(), PeerNamespace: netlink.NsFd(int(peerNS.Fd()))}
 }
 
 // peerNames is how many random names are tried.
@@ -31,17 +32,17 @@ const peerNames = 10
 // MakeVeth makes the pair, and returns the end of this namespace with what the kernel has
 // chosen for it.
 func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
+	isNamed := veth.PeerName != ""
 	for range peerNames {
-		name, err := ip.RandomVethName()
-		if err != nil {
+		if err := nameRandomly(veth, isNamed); err != nil {
 			return nil, err
 		}
-		veth.PeerName = name
-		err = netlink.LinkAdd(veth)
+		name := veth.PeerName
+		err := netlink.LinkAdd(veth)
 		if err == nil {
 			return refetch(veth)
 		}
-		if !errors.Is(err, unix.EEXIST) {
+		if isNamed || !errors.Is(err, unix.EEXIST) {
 			return nil, fmt.Errorf("failed to make veth pair: %w", err)
 		}
 		if _, err := netlinksafe.LinkByName(veth.Name); err == nil {
@@ -49,6 +50,14 @@ func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
 		}
 	}
 	return nil, errors.New("failed to find a unique veth name")
+}
+
+// nameRandomly gives the other end a random name, unless it has one.
+func nameRandomly(veth *netlink.Veth, isNamed bool) (err error) {
+	if !isNamed {
+		veth.PeerName, err = ip.RandomVethName()
+	}
+	return err
 }
 
 // refetch returns the link with what the kernel has chosen for it; it is deleted if that fails.

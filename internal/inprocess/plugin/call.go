@@ -48,6 +48,8 @@ type Call struct {
 	Repair *remedy.Repair
 	// IPv6Off is whether interfaces are made without IPv6.
 	IPv6Off bool
+	// Isolation keeps the attachment apart; nil: nothing does.
+	Isolation *Isolation
 }
 
 // NewCall reads a call from a plugin's environment and input. Errors are *types.Error

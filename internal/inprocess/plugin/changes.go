@@ -23,6 +23,8 @@ type Changes struct {
 	// leases release addresses when the links that have them, and the rules of the
 	// attachment, are removed: they may be given out again at once.
 	leases []func(context.Context) error
+	// Unlinked are run when links and rules have been removed, and before addresses are released, which are not if one fails.
+	Unlinked []func(context.Context) error
 	// After are run when the rules have been added, until one fails.
 	After []func() error
 }
@@ -74,6 +76,12 @@ func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
 // element.
 func (c *Changes) finish(ctx context.Context, errs []error) {
 	defer within.RecoverInto(errs)
+	for _, f := range c.Unlinked {
+		errs[0] = errors.Join(errs[0], f(ctx))
+	}
+	if errs[0] != nil {
+		return
+	}
 	if errs[0] = c.releaseLeases(ctx); errs[0] == nil {
 		errs[0] = c.runAfter()
 	}

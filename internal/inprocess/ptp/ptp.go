@@ -79,11 +79,14 @@ func (conf *config) connect(c *plugin.Call, result *current.Result) error {
 		return fmt.Errorf("failed to open netns %q: %w", c.Netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	host, inside, err := iface.AddVeth(c, netns, conf.MTU, "", false)
+	host, inside, err := iface.AddVeth(c, netns, conf.MTU, "", "")
 	if err != nil {
 		return err
 	}
 	result.Interfaces = []*current.Interface{links.Interface(host, ""), links.Interface(inside, netns.Path())}
+	if err := c.Admit("", result.Interfaces[1].Mac, result); err != nil {
+		return err
+	}
 	if err := within.Namespace(netns, func(ns.NetNS) error { return configurePTP(inside.Attrs(), result) }); err != nil {
 		return err
 	}

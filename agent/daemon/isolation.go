@@ -1,0 +1,71 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/cniconf/watch"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// isolator has the host keep attachments apart as files have it.
+type isolator interface {
+	RefreshIsolation(ctx context.Context) error
+}
+
+// newIsolation returns the task that has rules of isolation, and levels of networks, hold as soon as their files change; nil for a hook
+// that attaches nothing.
+func (d *Daemon) newIsolation(engine agent.Engine) func(context.Context) {
+	i, ok := engine.(isolator)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context) { d.keepIsolation(ctx, i) }
+}
+
+// keepIsolation refreshes isolation at its start, and when files change. A mistake is logged once; repairs at an interval do the same
+// where changes are not heard of.
+func (d *Daemon) keepIsolation(ctx context.Context, i isolator) {
+	dirs := d.config.ConfDirs
+	if len(dirs) == 0 {
+		dirs = []string{cniconf.DefaultDir}
+	}
+	changed, err := watch.Dirs(ctx, append([]string{filepath.Dir(isolation.DefaultFile)}, dirs...)...)
+	if err != nil {
+		d.log.Warn("changes of isolation hold after the next repair, as they are not heard of", "error", err)
+	}
+	mistake := ""
+	for {
+		mistake = d.refreshIsolation(ctx, i, mistake)
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-changed:
+			if !open {
+				return
+			}
+		}
+	}
+}
+
+// refreshIsolation refreshes isolation, and returns the mistake that keeps it from that; empty for none.
+func (d *Daemon) refreshIsolation(ctx context.Context, i isolator, before string) (mistake string) {
+	err := i.RefreshIsolation(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return before
+	case err == nil && before != "":
+		d.log.Info("isolation is as the rules and the networks have it")
+	case err != nil && err.Error() != before:
+		d.log.Error("the isolation that was in force stays", "error", err)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}

@@ -1,0 +1,104 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/state"
+)
+
+func newPolicy(s *cli.Settings) *cobra.Command {
+	return cli.WithCommands(&cobra.Command{
+		Use:   "policy",
+		Short: "Show and test which traffic of allocations passes",
+		Long: `Show and test which traffic of allocations passes: what isolation of networks and the
+rules of ` + isolation.DefaultFile + ` say. Which allocations may attach to a network,
+"allocnet networks" shows.`,
+	}, newPolicyShow(s), newPolicyTest(s))
+}
+
+// rulesFlag names other rules than those of the host.
+type rulesFlag struct{ file string }
+
+func (f *rulesFlag) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.file, "rules", isolation.DefaultFile, "file of the rules, also one that is to be installed")
+}
+
+// load reads the rules. A file that is named has to exist: a host without rules would look the same.
+func (f *rulesFlag) load(cmd *cobra.Command) (isolation.Rules, error) {
+	if cmd.Flags().Changed("rules") {
+		if _, err := os.Stat(f.file); err != nil {
+			return isolation.Rules{}, cli.Usage(fmt.Errorf("--rules: %w", err))
+		}
+	}
+	return isolation.Load(f.file)
+}
+
+// traffic is what decides which traffic of the allocations of a host passes.
+type traffic struct {
+	rules       isolation.Rules
+	members     []isolation.Member
+	allocations []*hook.Allocation
+}
+
+// readTraffic reads the rules and the records. What can be read is in the result even with an error.
+func readTraffic(cmd *cobra.Command, s *cli.Settings, f *rulesFlag) (traffic, *hook.Engine, error) {
+	var t traffic
+	var err error
+	if t.rules, err = f.load(cmd); err != nil {
+		return t, nil, err
+	}
+	engine, err := s.Reader(cmd.ErrOrStderr())
+	if err != nil {
+		return t, nil, err
+	}
+	return t, engine, t.read(cmd.Context(), engine)
+}
+
+func (t *traffic) read(ctx context.Context, engine *hook.Engine) error {
+	var errs []error
+	for a, err := range engine.List(ctx) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		t.allocations = append(t.allocations, a)
+	}
+	var err error
+	if t.members, err = engine.Members(ctx); len(errs) == 0 {
+		return err
+	}
+	return errors.Join(errs...)
+}
+
+// member returns an attachment as rules see it; nil for one whose packets do not pass the host.
+func (t *traffic) member(id string, n hook.Attachment) *isolation.Member {
+	container := state.ContainerID(id, n.Interface)
+	if n.Primary {
+		container = id
+	}
+	at := slices.IndexFunc(t.members, func(m isolation.Member) bool { return m.ID == container })
+	if at < 0 {
+		return nil
+	}
+	return &t.members[at]
+}
+
+// verdict is whether something passes, in the colour of that.
+func verdict(allowed bool) cli.Cell {
+	if allowed {
+		return cli.Coloured(cli.Green, "allowed")
+	}
+	return cli.Coloured(cli.Red, "denied")
+}

@@ -1,0 +1,196 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+const policyShowLong = `Show for each attachment the isolation of its network, and which rules select it; with an
+ID, what reaches each attachment of the allocation and what it reaches, by which rule. Of a
+flow the first line that fits decides. The first characters of an ID are enough if no other
+ID begins with them.
+
+A rule that selects no attachment of this host is listed: its names may be mistyped, or of
+allocations on other hosts. Networks whose packets do not pass the host, such as macvlan,
+have no isolation. What other rules of the host drop is not examined.`
+
+// attachmentTraffic is an attachment with what passes.
+type attachmentTraffic struct {
+	Allocation string `json:"allocation"`
+	Interface  string `json:"interface"`
+	Network    string `json:"network"`
+	// Isolation is empty for an attachment whose packets do not pass the host.
+	Isolation isolation.Level `json:"isolation,omitempty"`
+	// Rules are the names of those that select it.
+	Rules []string `json:"rules,omitempty"`
+	// ReachedBy and Reaches are what passes, and what does not: only of one allocation.
+	ReachedBy []isolation.Passage `json:"reachedBy,omitempty"`
+	Reaches   []isolation.Passage `json:"reaches,omitempty"`
+}
+
+// trafficJSON is what policy show prints.
+type trafficJSON struct {
+	// File has the rules.
+	File        string              `json:"file"`
+	Attachments []attachmentTraffic `json:"attachments"`
+	// Unused are the names of rules that select no attachment of this host.
+	Unused []string `json:"unused,omitempty"`
+}
+
+type policyShowFlags struct {
+	cli.Display
+	rules rulesFlag
+}
+
+func newPolicyShow(s *cli.Settings) *cobra.Command {
+	var f policyShowFlags
+	cmd := &cobra.Command{
+		Use:   "show [ID]",
+		Short: "Show what reaches allocations and what they reach, by which rule",
+		Long:  policyShowLong,
+		Example: `  allocnet policy show
+  allocnet policy show web-1
+  allocnet policy show web-1 --json`,
+		Args:              cli.WantArguments(0, 1, "one ID or none"),
+		ValidArgsFunction: s.CompleteFirst(recordedIDs),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.Register(cmd, "IDs")
+	f.rules.register(cmd)
+	return cmd
+}
+
+func (f *policyShowFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
+	return f.Show(cmd, s.JSON, func(context.Context) (cli.View, error) {
+		t, engine, err := readTraffic(cmd, s, &f.rules)
+		if engine == nil || err != nil && t.members == nil { // that would look as if nothing were isolated
+			return cli.View{}, err
+		}
+		if len(args) == 0 {
+			return t.view(t.allocations, false), err
+		}
+		id, errID := engine.Resolve(args[0])
+		if errID != nil {
+			return cli.View{}, errID
+		}
+		one := slices.DeleteFunc(slices.Clone(t.allocations), func(a *hook.Allocation) bool { return a.ID != id })
+		return t.view(one, true), err
+	})
+}
+
+func (t *traffic) view(shown []*hook.Allocation, inFull bool) cli.View {
+	all := trafficJSON{File: t.rules.File, Attachments: []attachmentTraffic{}, Unused: t.unused()}
+	v := cli.View{}
+	for _, a := range shown {
+		v.Names = append(v.Names, a.ID)
+		for _, n := range a.Attachments {
+			all.Attachments = append(all.Attachments, t.of(a.ID, n, inFull))
+		}
+	}
+	v.JSON = all
+	v.Table = func(w io.Writer, on cli.Terminal) error {
+		if inFull {
+			return printTraffic(w, on, all)
+		}
+		return printIsolation(w, on, all)
+	}
+	return v
+}
+
+func (t *traffic) of(id string, n hook.Attachment, inFull bool) attachmentTraffic {
+	one := attachmentTraffic{Allocation: id, Interface: n.Interface, Network: n.Network}
+	m := t.member(id, n)
+	if m == nil {
+		return one
+	}
+	one.Isolation, one.Rules = m.Level, t.rules.Selecting(*m)
+	if inFull {
+		one.ReachedBy, one.Reaches = withPublished(isolation.ReachedBy(t.rules, *m), n.Ports), isolation.Reaches(t.rules, *m)
+	}
+	return one
+}
+
+// withPublished puts published ports where they count: after the rules of the file.
+func withPublished(passages []isolation.Passage, ports []hook.PortMapping) []isolation.Passage {
+	if len(ports) == 0 {
+		return passages
+	}
+	at := slices.IndexFunc(passages, func(p isolation.Passage) bool { return p.Line == 0 })
+	return slices.Insert(passages, at, isolation.Passage{Allowed: true, Peer: "everything", Ports: cli.Texts(ports), By: "published ports"})
+}
+
+// unused returns the names of rules that select no attachment.
+func (t *traffic) unused() []string {
+	names := t.rules.Names()
+	for _, m := range t.members {
+		selecting := t.rules.Selecting(m)
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(selecting, name) })
+	}
+	return names
+}
+
+func printIsolation(w io.Writer, on cli.Terminal, all trafficJSON) error {
+	table := cli.NewTable("ALLOCATION", "INTERFACE", "NETWORK", "ISOLATION", "RULES")
+	for _, a := range all.Attachments {
+		table.Add(a.Allocation, a.Interface, a.Network, cli.OrDash(string(a.Isolation)), cli.OrDash(strings.Join(a.Rules, ", ")))
+	}
+	if err := table.Print(w, on.Colours); err != nil {
+		return err
+	}
+	var remarks []string
+	for _, name := range all.Unused {
+		remarks = append(remarks, fmt.Sprintf("rule %q of %s selects no attachment of this host", name, all.File))
+	}
+	return cli.PrintLines(w, remarks...)
+}
+
+func printTraffic(w io.Writer, on cli.Terminal, all trafficJSON) error {
+	for i, a := range all.Attachments {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := a.print(w, on, all.File); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a attachmentTraffic) print(w io.Writer, on cli.Terminal, file string) error {
+	if a.Isolation == "" {
+		return cli.PrintLines(w, fmt.Sprintf("%s of %s, network %s: its packets do not pass this host, or it is not attached", a.Interface, a.Allocation, a.Network))
+	}
+	if err := cli.PrintLines(w, fmt.Sprintf("%s of %s, network %s, isolation %s", a.Interface, a.Allocation, a.Network, a.Isolation)); err != nil {
+		return err
+	}
+	table := cli.NewTable("", "", "PEER", "PORTS", "BY")
+	table = append(table, rowsOf("reached by", a.ReachedBy, file)...)
+	table = append(table, rowsOf("reaches", a.Reaches, file)...)
+	return table.Print(w, on.Colours)
+}
+
+func rowsOf(direction string, passages []isolation.Passage, file string) cli.Table {
+	var rows cli.Table
+	for _, p := range passages {
+		by := p.By
+		if p.Line > 0 {
+			by = fmt.Sprintf("%s (%s:%d)", p.By, file, p.Line)
+		}
+		rows = append(rows, []cli.Cell{cli.Text(direction), verdict(p.Allowed), cli.Text(p.Peer), cli.Text(cli.OrDash(strings.Join(p.Ports, " "))), cli.Text(by)})
+	}
+	return rows
+}

@@ -1,0 +1,147 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+const policyTestLong = `Tell whether a new flow passes, and which rule decides. FROM and TO are the ID of an
+allocation, an address, or host. ID@INTERFACE is another attachment than the first. The
+protocol is tcp unless it is given: udp, sctp, or icmp, which has no port (TO/icmp). An IPv6
+address before a port is in brackets.
+
+With the port of a published port, an address of this host, or host, is where the port leads
+to. What other rules of the host drop is not examined.
+
+The exit code is 0 if it passes, and 4 if it is denied.`
+
+// testedJSON is what policy test prints.
+type testedJSON struct {
+	Allowed bool   `json:"allowed"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+	// Port has the protocol.
+	Port string `json:"port"`
+	// Published is whether the port is a published one, and To where it leads to.
+	Published bool `json:"published,omitempty"`
+	// Rule is which of those of docs/isolation.md decides.
+	Rule int `json:"rule"`
+	// By is the rule of the file, and Line its line. Empty: none decides.
+	By   string `json:"by,omitempty"`
+	Line int    `json:"line,omitempty"`
+	// Reason is why.
+	Reason string `json:"reason"`
+}
+
+func newPolicyTest(s *cli.Settings) *cobra.Command {
+	var rules rulesFlag
+	cmd := &cobra.Command{
+		Use:   "test FROM TO:PORT[/PROTOCOL]",
+		Short: "Tell whether a flow passes, and which rule decides",
+		Long:  policyTestLong,
+		Example: `  allocnet policy test host web-1:80
+  allocnet policy test web-1 192.0.2.7:443/tcp
+  allocnet policy test web-1@net1 host:53/udp
+  allocnet policy test 192.0.2.7 web-1/icmp`,
+		Args:              cli.WantArguments(2, 2, "FROM and TO:PORT, as in web-1 db-1:5432/tcp"),
+		ValidArgsFunction: s.Completion(flowEnds),
+		RunE:              func(cmd *cobra.Command, args []string) error { return testPolicy(cmd, s, &rules, args) },
+	}
+	rules.register(cmd)
+	return cmd
+}
+
+func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, args []string) error {
+	to, ports, err := splitPort(args[1])
+	if err != nil {
+		return cli.Usage(err)
+	}
+	t, engine, err := readTraffic(cmd, s, rules)
+	if err != nil {
+		return err
+	}
+	q := flowQuestion{traffic: t, resolve: engine.Resolve, own: hostAddresses}
+	f, err := q.flow(args[0], to, ports)
+	if err != nil {
+		return err
+	}
+	d := isolation.Decide(t.rules, t.members, f)
+	tested := testedJSON{
+		Allowed: d.Allowed, From: t.name(f.From), To: t.name(f.To), Port: portText(f.Protocol, f.Port), Published: f.Published,
+		Rule: d.Rule, By: d.By, Line: d.Line, Reason: d.Text,
+	}
+	if err := s.Output(cmd.OutOrStdout(), tested, tested.print); err != nil {
+		return err
+	}
+	if !d.Allowed {
+		return &cli.ExitError{Code: cli.ExitDenied}
+	}
+	return nil
+}
+
+func (t testedJSON) print(w io.Writer, on cli.Terminal) error {
+	table := cli.Table{{verdict(t.Allowed), cli.Text(fmt.Sprintf("%s to %s, %s", t.From, t.To, t.Port))}, {cli.Text(fmt.Sprintf("rule %d", t.Rule)), cli.Text(t.Reason)}}
+	return table.Print(w, on.Colours)
+}
+
+// splitPort reads TO:PORT/PROTOCOL, TO:PORT, or TO/icmp.
+func splitPort(text string) (to string, p isolation.Ports, err error) {
+	wrong := fmt.Errorf("TO %q: want a port, as in db-1:5432/tcp, [fd00::5]:53/udp or db-1/icmp", text)
+	to, protocol, given := strings.Cut(text, "/")
+	if protocol == "icmp" {
+		return strings.Trim(to, "[]"), isolation.Ports{Protocol: protocol}, nil
+	}
+	if !given {
+		protocol = "tcp"
+	}
+	to, port, err := net.SplitHostPort(to)
+	if err != nil || to == "" {
+		return "", p, wrong
+	}
+	p, err = isolation.ParsePorts(port + "/" + protocol)
+	if err != nil || p.First != p.Last {
+		return "", p, wrong
+	}
+	return to, p, nil
+}
+
+func portText(protocol string, port uint16) string {
+	return isolation.Ports{Protocol: protocol, First: port, Last: port}.String()
+}
+
+// flowEnds completes FROM, and TO up to its port.
+func flowEnds(s *cli.Settings, cmd *cobra.Command, args []string, word string) []string {
+	if len(args) > 1 {
+		return nil
+	}
+	ends := append([]string{"host"}, recordedIDs(s, cmd, args, word)...)
+	if len(args) == 1 {
+		for i := range ends {
+			ends[i] += ":"
+		}
+	}
+	return ends
+}
+
+// name is what people call an end.
+func (t *traffic) name(e isolation.End) string {
+	for _, a := range t.allocations {
+		for _, n := range a.Attachments {
+			if m := t.member(a.ID, n); m != nil && m.Link == e.Link && slices.Contains(m.Addresses, e.Address) && !e.Host {
+				return fmt.Sprintf("%s@%s (%s)", a.ID, n.Interface, e.Address)
+			}
+		}
+	}
+	return e.String()
+}

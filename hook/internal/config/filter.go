@@ -1,0 +1,46 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"context"
+
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+)
+
+// Filter has the host keep attachments apart; see package filter.
+type Filter interface {
+	// Guard has nothing pass from an end of a veth pair on the host, which is to be a port of a bridge, or of none.
+	Guard(ctx context.Context, id, end, bridge string) error
+	// Add has pass what rules allow an attachment. It is safe to repeat. What else is missing it makes of all that is on record.
+	Add(ctx context.Context, rules isolation.Rules, m filter.Member, all filter.Source) error
+	// Remove removes what the host has for an attachment; what is missing is no error.
+	Remove(ctx context.Context, rules isolation.Rules, m filter.Member) error
+	// Apply has the host have what is on record, and no more.
+	Apply(ctx context.Context, all filter.Source) error
+	// Lacks returns what the host lacks, by the IDs of attachments.
+	Lacks(ctx context.Context, s filter.State) (map[string][]string, error)
+}
+
+// hostFilter is that of this host.
+type hostFilter struct{}
+
+func (hostFilter) Guard(ctx context.Context, id, end, bridge string) error {
+	return filter.Guard(ctx, id, end, bridge)
+}
+
+func (hostFilter) Add(ctx context.Context, rules isolation.Rules, m filter.Member, all filter.Source) error {
+	return filter.Add(ctx, rules, m, all)
+}
+
+func (hostFilter) Remove(ctx context.Context, rules isolation.Rules, m filter.Member) error {
+	return filter.Remove(ctx, rules, m)
+}
+
+func (hostFilter) Apply(ctx context.Context, all filter.Source) error { return filter.Apply(ctx, all) }
+
+func (hostFilter) Lacks(ctx context.Context, s filter.State) (map[string][]string, error) {
+	return filter.Lacks(ctx, s)
+}

@@ -1,0 +1,174 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package isolate has the host keep attachments apart: in ADD before anything passes from them, when rules or levels change, when the
+// host lacks something of it, and until they are gone.
+//
+// What the host has is derived from what is on record: the rules and levels that are in force (state.HostIsolation), and where each
+// attachment is (state.Isolation), which is on record before the host gets anything for it. A lock holds both together: while the
+// host gets all of it anew, no attachment adds or removes its own.
+package isolate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/state"
+)
+
+// host is the host, and what is on record of it.
+type host struct {
+	config *config.Config
+	store  *state.Store
+}
+
+// Joins tells whether attachments are to be known to the host that are not kept apart themselves: others are, or rules may limit them.
+// The error is that of a file of rules with mistakes; those that are not kept apart, where nothing is, do not need it.
+func Joins(c *config.Config, store *state.Store, apart bool) (bool, error) {
+	inForce, err := store.Isolation().InForce()
+	if err != nil {
+		return false, err
+	}
+	rules, err := isolation.Load(c.IsolationFile)
+	if err != nil {
+		if apart || inForce != nil {
+			return false, err
+		}
+		return false, nil
+	}
+	return apart || inForce != nil || len(rules.Egress) > 0, nil
+}
+
+// Refresh has the host keep apart what is on record, by the rules of the file and the levels of the networks, unless these are in force. Flows
+// that are allowed go on. After a mistake in the file its former rules stay in force, and the error is the mistake.
+func Refresh(ctx context.Context, e *operation.Env) error {
+	h := host{&e.Config, e.Store}
+	w, inForce, mistake := h.load()
+	if inForce == nil && mistake == nil && !w.apart() {
+		return nil
+	}
+	if encoded, err := w.encode(); err == nil && bytes.Equal(encoded, inForce) {
+		return mistake
+	}
+	return h.apply(ctx)
+}
+
+// Apply is Refresh also if they are in force: what the host has of attachments that are gone is removed.
+func Apply(ctx context.Context, e *operation.Env) error {
+	if inForce, err := e.Store.Isolation().InForce(); err != nil || inForce == nil {
+		return err
+	}
+	return host{&e.Config, e.Store}.apply(ctx)
+}
+
+func (h host) apply(ctx context.Context) error {
+	unlock, err := h.store.Isolation().Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w, inForce, mistake := h.load()
+	if mistake != nil && inForce == nil {
+		return mistake
+	}
+	members, unread := h.recorded(ctx, w.Levels)
+	if unread != nil {
+		lacks, err := h.config.Filter.Lacks(ctx, filter.State{Rules: w.Rules, Members: members})
+		if err != nil || len(lacks) == 0 { // without those that are unknown, these would not be kept apart any more
+			return errors.Join(mistake, fmt.Errorf("isolation stays as it is: %w", unread), err)
+		}
+	}
+	return errors.Join(mistake, h.enforce(ctx, w, members, inForce))
+}
+
+// Members returns the attachments on record as rules see them, with the levels that their networks have by now. With an error, some of them
+// are missing.
+func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) {
+	h := host{&e.Config, e.Store}
+	levels, err := levelsNow(h.config)
+	if err != nil {
+		return nil, err
+	}
+	members, unread := h.recorded(ctx, levels)
+	all := make([]isolation.Member, len(members))
+	for i := range members {
+		all[i] = members[i].Member
+	}
+	return all, unread
+}
+
+// enforce has the host get what is wanted, which is on record before. The caller holds the lock.
+func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce []byte) error {
+	if !w.isNeeded(members) {
+		if inForce == nil {
+			return nil
+		}
+		if err := h.config.Filter.Apply(ctx, func() (filter.State, error) { return filter.State{}, nil }); err != nil {
+			return err
+		}
+		return h.store.Isolation().SetInForce(nil)
+	}
+	encoded, err := w.encode()
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(encoded, inForce) {
+		if err := h.store.Isolation().SetInForce(encoded); err != nil {
+			return err
+		}
+	}
+	return h.config.Filter.Apply(ctx, func() (filter.State, error) {
+		all, _ := h.source(ctx, w)() // the caller has decided about what cannot be read
+		return all, nil
+	})
+}
+
+// isNeeded tells whether anything is kept from any of the members.
+func (w wanted) isNeeded(members []filter.Member) bool {
+	for _, m := range members {
+		if m.Level != isolation.None || m.Antispoof || len(w.Rules.Egress) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// recorded returns all that are on record and in this boot. The error is that of records that cannot be read, of which nothing is
+// known.
+func (h host) recorded(ctx context.Context, levels networkLevels) (members []filter.Member, unread error) {
+	boot, err := state.BootID()
+	if err != nil {
+		return nil, err
+	}
+	for record, err := range h.store.List(ctx) {
+		if err != nil {
+			unread = errors.Join(unread, err)
+			continue
+		}
+		if before := record.Allocation.BootID; before != "" && before != boot {
+			continue
+		}
+		o := operation.NewOperation(h.config, h.store, record)
+		unread = errors.Join(unread, o.LoadFromCache())
+		for _, a := range o.Record.Attachments {
+			if m, ok := member(o.Record.Allocation, a, levels); ok {
+				members = append(members, m)
+			}
+		}
+	}
+	return members, unread
+}
+
+// source reads all that is on record.
+func (h host) source(ctx context.Context, w wanted) filter.Source {
+	return func() (filter.State, error) {
+		members, err := h.recorded(ctx, w.Levels)
+		return filter.State{Rules: w.Rules, Members: members}, err
+	}
+}

@@ -1,0 +1,90 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/state"
+)
+
+// member returns an attachment as the host knows it; ok is false if it has no end on the host that could keep it apart, or none yet.
+func member(of state.Allocation, a state.Attachment, levels networkLevels) (m filter.Member, ok bool) {
+	i, ok := place(a)
+	if !ok {
+		return m, false
+	}
+	level := levels.of(a)
+	m = filter.Member{
+		Member: isolation.Member{
+			ID: a.ContainerID, Network: a.Network, Level: level.Level,
+			Namespace: of.Identity.Namespace, Job: of.Identity.Job, Group: of.Identity.Group,
+			Addresses: i.Addresses, Link: i.Bridge,
+		},
+		End: i.End, Bridge: i.Bridge, Antispoof: level.Antispoof,
+	}
+	if m.Bridge == "" {
+		m.Link = m.End
+	}
+	if i.MAC == "" { // nothing passes from its end
+		return m, true
+	}
+	var err error
+	m.MAC, err = net.ParseMAC(i.MAC)
+	return m, err == nil
+}
+
+// place returns where an attachment is: as it was recorded before the host got something for it, or as its plugins have reported.
+func place(a state.Attachment) (state.Isolation, bool) {
+	if a.Isolation != nil {
+		return *a.Isolation, a.Isolation.End != ""
+	}
+	return reported(a)
+}
+
+// reported returns where the plugins of an attachment have put it. Only a port of a bridge without VLANs, and a pair that the host
+// routes to, can be known to the host by its addresses.
+func reported(a state.Attachment) (i state.Isolation, ok bool) {
+	if a.Result == nil {
+		return i, false
+	}
+	list, err := onrecord.List(a)
+	if err != nil {
+		return i, false
+	}
+	chain := cniconf.Chain(list)
+	at := slices.IndexFunc(chain, func(p cniconf.Plugin) bool { return p.Type == "bridge" && p.VLAN == 0 || p.Type == "ptp" })
+	end, err := onrecord.HostEnd(a, list)
+	if err != nil || end == nil || at < 0 {
+		return i, false
+	}
+	i.End, i.Bridge = end.Name, chain[at].Bridge
+	if i.MAC, i.Addresses = inside(a); i.MAC == "" {
+		return i, false
+	}
+	return i, true
+}
+
+// inside returns the MAC and the addresses of an attachment's interface, as its plugins have reported them.
+func inside(a state.Attachment) (mac string, addresses []netip.Addr) {
+	result, err := onrecord.ParseResult(a.Result)
+	if err != nil {
+		return "", nil
+	}
+	for _, reported := range result.Interfaces {
+		if reported.Sandbox != "" && reported.Name == a.Interface {
+			mac = reported.Mac
+		}
+	}
+	for _, address := range onrecord.InterfaceAddresses(result, a.Interface) {
+		addresses = append(addresses, address.Addr())
+	}
+	return mac, addresses
+}

@@ -1,0 +1,55 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/state"
+)
+
+// TestMember: an attachment is known by its own addresses, and by the interface of the host that routes its packets. Its level is that of its network
+// now, and without its file the one that it was attached with.
+func TestMember(t *testing.T) {
+	const result = `{"cniVersion": "1.0.0", "interfaces": [{"name": "br0", "mac": "02:00:00:00:00:03"}, {"name": "veth1", "mac": "02:00:00:00:00:01"}, {"name": "eth0", "mac": "02:00:00:00:00:02", "sandbox": "/x"}],
+		"ips": [{"address": "10.0.0.5/24", "interface": 2}, {"address": "fd00::5/64", "interface": 2}, {"address": "10.0.0.1/24", "interface": 0}]}`
+	strict := networkLevels{"n": {isolation.Strict, true}}
+	recorded := &state.Isolation{Level: "network", Antispoof: true, End: "veth9", Bridge: "br9", MAC: "02:00:00:00:00:09", Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.5")}}
+	of := state.Allocation{ID: "a", Identity: state.Identity{Namespace: "prod", Job: "web", Group: "g"}}
+	for _, test := range []struct {
+		plugins  string
+		levels   networkLevels
+		recorded *state.Isolation
+		want     string // empty: it is not known to the host
+	}{
+		{`{"type": "bridge", "bridge": "br0"}`, strict, nil, "br0 [10.0.0.5 fd00::5] strict true veth1@br0 02:00:00:00:00:02"},
+		{`{"type": "bridge"}, {"type": "portmap"}`, nil, nil, "cni0 [10.0.0.5 fd00::5] none false veth1@cni0 02:00:00:00:00:02"},
+		{`{"type": "ptp"}`, strict, nil, "veth1 [10.0.0.5 fd00::5] strict true veth1@ 02:00:00:00:00:02"},
+		{`{"type": "bridge", "bridge": "br0", "vlan": 7}`, strict, nil, ""},
+		{`{"type": "macvlan", "master": "eth1"}`, strict, nil, ""},
+		{`{"type": "bridge"}`, strict, recorded, "br9 [10.9.0.5] strict true veth9@br9 02:00:00:00:00:09"},
+		{`{"type": "bridge"}`, nil, recorded, "br9 [10.9.0.5] network true veth9@br9 02:00:00:00:00:09"},
+		{`{"type": "bridge"}`, strict, &state.Isolation{Level: "strict"}, ""}, // before ADD
+		{`{"type": "bridge"}`, strict, &state.Isolation{Level: "strict", End: "veth9"}, "veth9 [] strict true veth9@ "},
+	} {
+		a := state.Attachment{
+			Network: "n", Interface: "eth0", ContainerID: "a", Phase: state.Attached, Result: []byte(result), Isolation: test.recorded,
+			ConfList: fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "plugins": [%s]}`, test.plugins),
+		}
+		m, ok := member(of, a, test.levels)
+		got := ""
+		if ok {
+			got = fmt.Sprintf("%s %v %s %t %s@%s %s", m.Link, m.Addresses, m.Level, m.Antispoof, m.End, m.Bridge, m.MAC)
+		}
+		if got != test.want || ok && (m.ID != "a" || m.Network != "n" || m.Namespace != "prod" || m.Job != "web" || m.Group != "g") {
+			t.Errorf("%s, recorded %+v: %+v, %q, want %q", test.plugins, test.recorded, m, got, test.want)
+		}
+	}
+	if m, ok := member(of, state.Attachment{}, strict); ok {
+		t.Errorf("what is not attached: %+v", m)
+	}
+}

@@ -1,0 +1,49 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Hold keeps the host from getting all anew until an attachment that the host does not know any more is not on record either. Where
+// nothing is isolated it does nothing.
+func Hold(ctx context.Context, o *operation.Operation) (release func(), err error) {
+	if inForce, err := o.Store.Isolation().InForce(); err != nil || inForce == nil {
+		return func() {}, err
+	}
+	return o.Store.Isolation().RLock(ctx)
+}
+
+// Remove removes what the host has for an attachment, whose links are gone: its addresses may be given out again after that, and to no
+// one before.
+func Remove(ctx context.Context, o *operation.Operation, a state.Attachment) error {
+	inForce, err := o.Store.Isolation().InForce()
+	if err != nil || inForce == nil {
+		return err
+	}
+	m, ok := member(o.Record.Allocation, a, nil)
+	if !ok {
+		return nil
+	}
+	if err := o.Config.Filter.Remove(ctx, rulesIn(inForce), m); err != nil {
+		return fmt.Errorf("isolation of interface %s: %w", a.Interface, err)
+	}
+	return nil
+}
+
+// End removes all that the host has if nothing is on record any more.
+func End(ctx context.Context, o *operation.Operation) error {
+	if inForce, err := o.Store.Isolation().InForce(); err != nil || inForce == nil {
+		return err
+	}
+	if ids, err := o.Store.IDs(); err != nil || len(ids) > 0 {
+		return err
+	}
+	return host{o.Config, o.Store}.apply(ctx)
+}

@@ -1,0 +1,141 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/state"
+)
+
+// endNames is how many names are chosen until there is no link of it.
+const endNames = 10
+
+// Choose gives the end on the host of an attachment a name, of the form that plugins give, before ADD begins: it is on record with that.
+func Choose(o *operation.Operation, a *state.Attachment) error {
+	if a.Isolation == nil || a.Executor != state.InProcess {
+		return nil
+	}
+	for range endNames {
+		name := fmt.Sprintf("veth%08x", rand.Uint32())
+		_, taken, err := o.Host.LinkMTU(name)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			a.Isolation = &state.Isolation{Level: a.Isolation.Level, Antispoof: a.Isolation.Antispoof, End: name}
+			return nil
+		}
+	}
+	return errors.New("no free name for the end on the host of a veth pair")
+}
+
+// Seam returns what keeps an attachment apart in ADD; nil if it is not on record for that.
+func Seam(ctx context.Context, o *operation.Operation, a *state.Attachment) *plugin.Isolation {
+	if a.Isolation == nil || a.Isolation.End == "" {
+		return nil
+	}
+	s := seam{ctx, o, a}
+	return &plugin.Isolation{End: a.Isolation.End, Guard: s.guard, Admit: s.admit}
+}
+
+// seam is the moments of an ADD. Each has the lock, so that what is recorded is among what the host gets anew meanwhile.
+type seam struct {
+	ctx        context.Context //nolint:containedctx // that of one ADD
+	operation  *operation.Operation
+	attachment *state.Attachment
+}
+
+// guard has nothing pass from the end, unless forged frames may.
+func (s seam) guard(bridge string) error {
+	if !s.attachment.Isolation.Antispoof {
+		return nil
+	}
+	return s.change(func(wanted) error {
+		return s.operation.Config.Filter.Guard(s.ctx, s.attachment.ContainerID, s.attachment.Isolation.End, bridge)
+	})
+}
+
+// admit records where the attachment is, and has pass what rules allow.
+func (s seam) admit(bridge, mac string, addresses []netip.Addr) error {
+	at := *s.attachment.Isolation
+	at.Bridge, at.MAC, at.Addresses = bridge, mac, addresses
+	s.attachment.Isolation = &at
+	if err := s.operation.Lock.Write(*s.attachment); err != nil {
+		return err
+	}
+	return s.change(s.add)
+}
+
+// add has the host know the attachment, if it can.
+func (s seam) add(w wanted) error {
+	m, ok := member(s.operation.Record.Allocation, *s.attachment, nil)
+	if !ok {
+		return nil
+	}
+	return s.operation.Config.Filter.Add(s.ctx, w.Rules, m, s.host().source(s.ctx, w))
+}
+
+func (s seam) host() host { return host{s.operation.Config, s.operation.Store} }
+
+// change makes a change for one attachment where the host has what is wanted. Otherwise, as for the first one, the host gets what is on
+// record before.
+func (s seam) change(do func(wanted) error) error {
+	isInForce, err := s.changeInForce(do)
+	if err == nil && isInForce {
+		return nil
+	}
+	if err != nil {
+		s.operation.AttachmentLog(*s.attachment).Debug("isolation is made anew", "error", err)
+	}
+	if err := s.host().apply(s.ctx); err != nil {
+		return err
+	}
+	if isInForce, err = s.changeInForce(do); err != nil || isInForce {
+		return err
+	}
+	if inForce, err := s.operation.Store.Isolation().InForce(); err != nil || inForce == nil { // nothing needs it any more
+		return err
+	}
+	return errors.New("the rules of isolation, or networks, change all the time: try again when they stay as they are")
+}
+
+func (s seam) changeInForce(do func(wanted) error) (isInForce bool, err error) {
+	unlock, err := s.operation.Store.Isolation().RLock(s.ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	w, inForce, err := s.host().load()
+	if err != nil {
+		return false, err
+	}
+	if encoded, err := w.encode(); err != nil || !bytes.Equal(encoded, inForce) {
+		return false, err
+	}
+	return true, do(w)
+}
+
+// Join has the host know attachments that were recorded without it, as those that plugins have made, if others are kept apart by now.
+func Join(ctx context.Context, o *operation.Operation, attachments []state.Attachment) error {
+	joins, err := Joins(o.Config, o.Store, false)
+	if err != nil || !joins {
+		return err
+	}
+	for i := range attachments {
+		if s := (seam{ctx, o, &attachments[i]}); s.attachment.Isolation == nil {
+			if err := s.change(s.add); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

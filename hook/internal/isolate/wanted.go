@@ -1,0 +1,110 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
+)
+
+// networkLevel is how the attachments to a network are kept apart.
+type networkLevel struct {
+	isolation.Level
+
+	Antispoof bool
+}
+
+// isNone tells whether nothing keeps them apart but rules.
+func (l networkLevel) isNone() bool { return l.Level == isolation.None && !l.Antispoof }
+
+// networkLevels are those of the networks that can be attached, by name.
+type networkLevels map[string]networkLevel
+
+// levelsNow returns those that the configuration has by now.
+func levelsNow(c *config.Config) (networkLevels, error) {
+	catalog, err := c.Catalog()
+	if errors.Is(err, cniconf.ErrNoDir) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	levels := networkLevels{}
+	for _, n := range catalog.Networks {
+		rules, err := policy.Of(n)
+		if err != nil {
+			continue // what is on record counts
+		}
+		levels[n.Name] = networkLevel{rules.Level(), rules.Guards()}
+	}
+	return levels, nil
+}
+
+// of returns that of an attachment: its network's, or what was recorded when it was attached.
+func (l networkLevels) of(a state.Attachment) networkLevel {
+	if now, ok := l[a.Network]; ok {
+		return now
+	}
+	if a.Isolation == nil {
+		return networkLevel{Level: isolation.None}
+	}
+	return networkLevel{isolation.Level(a.Isolation.Level), a.Isolation.Antispoof}
+}
+
+// wanted is what the host is to keep attachments apart by.
+type wanted struct {
+	Rules  isolation.Rules
+	Levels networkLevels
+}
+
+// load returns what is wanted by now. With the error, that the file of rules has mistakes, are the rules that are in force.
+func (h host) load() (w wanted, inForce []byte, err error) {
+	if inForce, err = h.store.Isolation().InForce(); err != nil {
+		return w, nil, fmt.Errorf("read which isolation is in force: %w", err)
+	}
+	levels, err := levelsNow(h.config)
+	if err != nil {
+		return w, inForce, err
+	}
+	rules, err := isolation.Load(h.config.IsolationFile)
+	if err != nil && inForce != nil {
+		rules = rulesIn(inForce)
+	}
+	return wanted{rules, levels}, inForce, err
+}
+
+// rulesIn returns the rules that are in force.
+func rulesIn(inForce []byte) isolation.Rules {
+	var w wanted
+	_ = json.Unmarshal(inForce, &w) // it is what encode has made
+	return w.Rules
+}
+
+// apart tells whether attachments are kept apart, or rules may limit some.
+func (w wanted) apart() bool {
+	for _, level := range w.Levels {
+		if !level.isNone() {
+			return true
+		}
+	}
+	return len(w.Rules.Egress) > 0
+}
+
+// encode returns what is recorded of it. Networks that are not kept apart are left out, as most are.
+func (w wanted) encode() ([]byte, error) {
+	kept := networkLevels{}
+	for name, level := range w.Levels {
+		if !level.isNone() {
+			kept[name] = level
+		}
+	}
+	return json.Marshal(wanted{w.Rules, kept})
+}

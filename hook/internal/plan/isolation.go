@@ -1,0 +1,40 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
+)
+
+// isolate decides which attachments the host knows by their addresses, and refuses those that it could not keep apart.
+func (p *Plan) isolate(f Facts) error {
+	for i := range p.Added {
+		added := &p.Added[i]
+		apart := added.rules.Level() != isolation.None || added.rules.Guards()
+		inProcess := added.Attachment.Executor == state.InProcess
+		if apart && !inProcess {
+			if err := policy.CheckIsolation(added.network, func(*cniconf.Network) error { return f.WhyPlugins(added.List, added.rules.Executor) }); err != nil {
+				return err
+			}
+		}
+		joins, err := f.Joins(apart)
+		if err != nil {
+			return fmt.Errorf("network %q: %w", added.network.Name, err)
+		}
+		if joins && inProcess && hasEnd(added.network.Chain()) {
+			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards()}
+		}
+	}
+	return nil
+}
+
+// hasEnd tells whether the host has an end of each attachment, by which it knows its addresses.
+func hasEnd(chain []cniconf.Plugin) bool {
+	return len(chain) > 0 && (chain[0].Type == "ptp" || chain[0].Type == "bridge" && chain[0].VLAN == 0) && chain[0].IPAMType != ""
+}

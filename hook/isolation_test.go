@@ -1,0 +1,336 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/state"
+)
+
+// fakeFilter is what a host has to keep attachments apart, in memory.
+type fakeFilter struct {
+	// effect makes each change.
+	effect func(name string, change func() error) error
+
+	mu sync.Mutex
+	// guards are ends by the IDs of attachments, and members those that are known.
+	guards  map[string]string
+	members map[string]filter.Member
+	rules   isolation.Rules
+	// applied counts calls of Apply.
+	applied int
+}
+
+func newFakeFilter() *fakeFilter {
+	return &fakeFilter{
+		effect: func(_ string, change func() error) error { return change() },
+		guards: map[string]string{}, members: map[string]filter.Member{},
+	}
+}
+
+func (f *fakeFilter) change(name string, change func() error) error {
+	return f.effect(name, func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return change()
+	})
+}
+
+func (f *fakeFilter) Guard(_ context.Context, id, end, _ string) error {
+	return f.change("guard "+id, func() error { f.guards[id] = end; return nil })
+}
+
+func (f *fakeFilter) Add(_ context.Context, _ isolation.Rules, m filter.Member, _ filter.Source) error {
+	return f.change("admit "+m.ID, func() error { f.add(m); return nil })
+}
+
+// add has one that has no MAC yet be guarded.
+func (f *fakeFilter) add(m filter.Member) {
+	if m.Antispoof {
+		f.guards[m.ID] = m.End
+	}
+	if m.MAC != nil {
+		f.members[m.ID] = m
+	}
+}
+
+func (f *fakeFilter) Remove(_ context.Context, _ isolation.Rules, m filter.Member) error {
+	return f.change("remove "+m.ID, func() error {
+		delete(f.guards, m.ID)
+		delete(f.members, m.ID)
+		return nil
+	})
+}
+
+func (f *fakeFilter) Apply(_ context.Context, all filter.Source) error {
+	s, err := all()
+	if err != nil {
+		return err
+	}
+	return f.change("apply", func() error {
+		clear(f.guards)
+		clear(f.members)
+		f.rules = s.Rules
+		f.applied++
+		for _, m := range s.Members {
+			f.add(m)
+		}
+		return nil
+	})
+}
+
+func (f *fakeFilter) Lacks(_ context.Context, s filter.State) (map[string][]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lacks := map[string][]string{}
+	for _, m := range s.Members {
+		if f.members[m.ID].Level != m.Level {
+			lacks[m.ID] = append(lacks[m.ID], "elements of "+m.ID)
+		}
+	}
+	return lacks, nil
+}
+
+// ids are the attachments of which the host has anything.
+func (f *fakeFilter) ids() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := maps.Clone(f.guards)
+	for id := range f.members {
+		all[id] = ""
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// keepApart is what a plugin that makes an interface does to keep it apart.
+func (c *fakeChain) keepApart(call fakeCall, result []byte) error {
+	if c.apart == nil || call.Verb != "ADD" || c.apart.Guard == nil || strings.Contains(string(call.Stdin), `"prevResult"`) {
+		return nil
+	}
+	if err := c.apart.Guard("iso0"); err != nil {
+		return err
+	}
+	parsed, err := onrecord.ParseResult(result)
+	if err != nil {
+		return err
+	}
+	parsed.Interfaces[0].Name = c.apart.End
+	return (&plugin.Call{Isolation: c.apart}).Admit("iso0", parsed.Interfaces[1].Mac, parsed)
+}
+
+// unlink does what follows the removal of links, and tells of links that nothing keeps apart any more.
+func (c *fakeChain) unlink(ctx context.Context) error {
+	for _, f := range c.changes.Unlinked {
+		if err := f(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isolated makes the network web of an installation one of a level.
+func isolated(t *testing.T, level isolation.Level) installation {
+	t.Helper()
+	i := install(t)
+	i.inProcess = true
+	setLevel(t, i, level)
+	return i
+}
+
+func setLevel(t *testing.T, i installation, level isolation.Level) {
+	t.Helper()
+	list := `{"cniVersion": "1.1.0", "name": "web", "allocnet": {"isolation": "` + string(level) + `"}, "plugins": [{"type": "bridge", "bridge": "iso0", "isGateway": true,
+		"ipam": {"type": "static"}, "dns": {"nameservers": ["10.0.0.1"]}}, {"type": "portmap"}]}`
+	if err := os.WriteFile(filepath.Join(i.confDir, "web.conflist"), []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantApart: the host keeps apart what is on record, each with its addresses, and knows nothing else.
+func (w *world) wantApart() {
+	w.t.Helper()
+	var want []string
+	for r := range w.env.Store.List(w.t.Context()) {
+		for _, a := range r.Attachments {
+			if a.Isolation == nil {
+				continue
+			}
+			want = append(want, a.ContainerID)
+			if m := w.filter.members[a.ContainerID]; m.End != a.Isolation.End || len(m.Addresses) != 1 || m.MAC.String() != a.Isolation.MAC || w.filter.guards[m.ID] != m.End {
+				w.t.Errorf("the host knows %s as %+v, want it as recorded: %+v", a.ContainerID, m, *a.Isolation)
+			}
+		}
+	}
+	slices.Sort(want)
+	if got := w.filter.ids(); !slices.Equal(got, want) {
+		w.t.Errorf("the host keeps apart %v, want %v", got, want)
+	}
+}
+
+// TestKilledIsolated is TestKilledAtEveryEffect for a network that is isolated.
+func TestKilledIsolated(t *testing.T) {
+	some := map[string]killable{}
+	for _, name := range []string{"Setup, runtime's namespace", "Detach", "Teardown", "GC"} {
+		some[name] = killables[name]
+	}
+	killAll(t, isolated(t, isolation.Strict), some)
+}
+
+// TestIsolationIsRecordedFirst: where an attachment is is on record before the host gets anything for it.
+func TestIsolationIsRecordedFirst(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Network))
+	w.filter.effect = func(name string, change func() error) error {
+		verb, id, _ := strings.Cut(name, " ")
+		r, err := w.env.Store.Read("own")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(r.Attachments, func(a state.Attachment) bool { return a.ContainerID == id })
+		if verb != "apply" && (at < 0 || r.Attachments[at].Isolation == nil || r.Attachments[at].Isolation.End == "" || verb == "admit" && r.Attachments[at].Isolation.MAC == "") {
+			t.Errorf("%s: on record is %+v", name, r.Attachments)
+		}
+		return change()
+	}
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	w.wantApart()
+	if ids := w.filter.ids(); len(ids) != 1 {
+		t.Errorf("the host keeps apart %v, want web alone", ids)
+	}
+}
+
+// TestIsolationRepaired: what the host lost it gets again, with the level that the network has by now, and a report changes nothing.
+func TestIsolationRepaired(t *testing.T) {
+	i := isolated(t, isolation.Network)
+	w := newWorld(t, i)
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	clear(w.filter.members)
+	requireDrifts := func(mode RepairMode, missing int) {
+		t.Helper()
+		drifts, err := w.RepairAttachments(t.Context(), RepairRequest{Mode: mode})
+		found := 0
+		for _, d := range drifts {
+			found += len(d.Missing)
+			if d.Repaired != (mode == RepairRules) {
+				t.Errorf("%s: %+v", mode, d)
+			}
+		}
+		if err != nil || found != missing {
+			t.Errorf("%s: %+v, %v, want %d missing", mode, drifts, err, missing)
+		}
+	}
+	requireDrifts(RepairReport, 1)
+	if len(w.filter.members) != 0 {
+		t.Errorf("a report has made %v", w.filter.members)
+	}
+	requireDrifts(RepairRules, 1)
+	w.wantApart()
+	applied := w.filter.applied
+	requireDrifts(RepairRules, 0)
+	if w.filter.applied != applied {
+		t.Error("all was made anew although nothing was missing")
+	}
+	setLevel(t, i, isolation.Strict)
+	requireDrifts(RepairReport, 1)
+	requireDrifts(RepairRules, 0) // the levels that the networks have by now are made before the comparison
+	if got := w.filter.members["own"].Level; got != isolation.Strict {
+		t.Errorf("the level is %q, want %q", got, isolation.Strict)
+	}
+}
+
+// TestRulesOfIsolation: rules hold from the next attach or repair on; with a mistake in them the former ones stay, and nothing more is attached.
+func TestRulesOfIsolation(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Network))
+	write := func(text string) {
+		if err := os.WriteFile(w.config.IsolationFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func() (all []string) {
+		for _, r := range w.filter.rules.Allow {
+			all = append(all, r.Name)
+		}
+		return all
+	}
+	write("allow \"one\" {\n  from {\n    namespace = \"n\"\n    job = \"a\"\n  }\n  to {\n    namespace = \"n\"\n  }\n}\n")
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(); !slices.Equal(got, []string{"one"}) {
+		t.Errorf("after the first attach the rules are %v", got)
+	}
+	write("allow \"two\" {\n  from {\n    namespace = \"n\"\n    job = \"a\"\n  }\n  to {\n    namespace = \"n\"\n  }\n}\n")
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("after an attach with other rules they are %v", got)
+	}
+	write("allow \"three\" {\n  form { namespace = \"a\" }\n}\n")
+	err := extend(extendRequest)(w)
+	if err == nil || !strings.Contains(err.Error(), w.config.IsolationFile+":2") {
+		t.Errorf("an attach with a mistake in the rules: %v, want its line", err)
+	}
+	clear(w.filter.members)
+	if _, err := w.RepairAttachments(t.Context(), RepairRequest{}); err == nil || !strings.Contains(err.Error(), w.config.IsolationFile+":2") {
+		t.Errorf("a repair with a mistake in the rules: %v, want its line", err)
+	}
+	if got := names(); !slices.Equal(got, []string{"two"}) || len(w.filter.members) != 2 {
+		t.Errorf("after a mistake the rules are %v, and known are %v", got, w.filter.ids())
+	}
+	w.wantApart()
+}
+
+// TestIsolationEnds: with the last allocation all that the host has is removed, and not before.
+func TestIsolationEnds(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Strict))
+	for _, call := range []func(*world) error{setup(ownRequest), setup(runtimeRequest), teardown("own")} {
+		if err := call(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantApart()
+	if inForce, err := w.env.Store.Isolation().InForce(); err != nil || inForce == nil {
+		t.Errorf("in force is %q, %v", inForce, err)
+	}
+	if err := teardown("runtime")(w); err != nil {
+		t.Fatal(err)
+	}
+	if inForce, err := w.env.Store.Isolation().InForce(); err != nil || inForce != nil {
+		t.Errorf("after the last allocation in force is %q, %v", inForce, err)
+	}
+	w.wantNothing()
+}
+
+// TestNothingIsIsolated: where nothing is isolated the host is not asked.
+func TestNothingIsIsolated(t *testing.T) {
+	i := install(t)
+	i.inProcess = true
+	w := newWorld(t, i)
+	w.filter.effect = func(name string, _ func() error) error {
+		t.Error(name)
+		return nil
+	}
+	for _, call := range []func(*world) error{setup(ownRequest), extend(extendRequest), teardown("own")} {
+		if err := call(w); err != nil {
+			t.Error(err)
+		}
+	}
+	w.wantNothing()
+}

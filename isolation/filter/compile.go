@@ -1,0 +1,88 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter
+
+import (
+	"slices"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// host is what a host has to have for a state; nil tables: none.
+type host struct {
+	tables map[netfilter.Family]*table
+	// of are the elements of attachments, by ID, and members those that have some.
+	of      map[string][]placed
+	members []Member
+	// bridges are those with attachments that are apart.
+	bridges map[string]bool
+}
+
+// families are those of the tables.
+var families = []netfilter.Family{netfilter.INet, netfilter.Bridge}
+
+// isNeeded is whether anything of the state needs tables.
+func (s *State) isNeeded() bool {
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.isIsolated() || m.Antispoof }) ||
+		len(s.Members) > 0 && len(s.Rules.Allow)+len(s.Rules.Egress) > 0
+}
+
+// compile makes all of a state. Of sets of selectors it has those of attachments, and others that are there: chains have lines for those, too.
+func compile(s State, there *listing) *host {
+	h := &host{of: map[string][]placed{}, bridges: map[string]bool{}}
+	if !s.isNeeded() {
+		return h
+	}
+	r := prepare(s.Rules, true)
+	in := inet()
+	h.tables, h.members = map[netfilter.Family]*table{netfilter.INet: in, netfilter.Bridge: bridge()}, s.Members
+	if there != nil {
+		in.setsOf(there.selectorSets())
+	}
+	kinds := map[string]*kind{}
+	for i := range s.Members {
+		m := &s.Members[i]
+		key := string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
+		k := kinds[key]
+		if k == nil {
+			k = r.kindOf(&m.Member)
+			kinds[key] = k
+			in.setsOf(k.sets)
+		}
+		if m.Level == isolation.Network {
+			in.networkChain(m.Network)
+		}
+		h.bridges[m.Bridge] = h.bridges[m.Bridge] || m.isApart(k)
+		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k)...)
+	}
+	for _, k := range kinds { // all sets of selectors are there
+		if len(k.allow) > 0 {
+			in.allowChain(r, k.allow)
+		}
+		if len(k.egress) > 0 {
+			in.egressChain(r, k.egress)
+		}
+	}
+	in.reachedChain(r)
+	in.chain(stamp+r.sum, "complete for rules")
+	for _, all := range h.of {
+		for _, p := range all {
+			h.tables[p.family].put(p.set, p.Element)
+		}
+	}
+	return h
+}
+
+// stamp is the beginning of the name of an empty chain that tells for which rules the tables are complete.
+const stamp = "rules-"
+
+// setsOf makes the sets of the selectors that select attachments.
+func (t *table) setsOf(sets []string) {
+	for _, set := range sets {
+		for _, v := range ips {
+			t.set(netfilter.KeySet{Name: set + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, v.address}})
+		}
+	}
+}

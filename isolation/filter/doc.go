@@ -1,0 +1,19 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package filter has the kernel drop what package isolation denies, and what an attachment sends as another one.
+//
+// The host has two tables of nftables, both named allocnet-isolation. That of family inet sees what the host routes: chains and sets
+// for the rules, and elements for the attachments. That of family bridge sees what comes from the ports of bridges: a guarded end may
+// only send with the MAC and the addresses of its attachment. An attach adds elements, in one transaction, and a detach removes
+// them: neither takes longer for more rules or attachments. Only the first attachment of its kind on a host, which rules
+// select in another way than those that are there, has all elements compared (Apply), because rules get a set when they select an
+// attachment of the host, and not before: a host knows few of the jobs of a cluster. A set that is there has all that it has to have.
+//
+// Sources are looked up together with the interface by which they come: an address by itself can be forged.
+//
+// What is on a bridge and may not reach its neighbours, because its network is strict or a rule egress selects it, is apart: the bridge
+// forwards nothing from it or to it, the host answers for its neighbours (proxy ARP and NDP), and routes what rules allow.
+//
+// Elements have the ID of their attachment as the comment. A host without tables has no isolation, which costs one look.
+package filter

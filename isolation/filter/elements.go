@@ -1,0 +1,132 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter
+
+import (
+	"net/netip"
+
+	"github.com/google/nftables/expr"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// placed is an element, and where it is.
+type placed struct {
+	family netfilter.Family
+	set    string
+	netfilter.Element
+	// shared is whether other attachments may have it, too: a bridge.
+	shared bool
+}
+
+// elements are those of an attachment.
+type elements struct {
+	*Member
+	all []placed
+}
+
+func (e *elements) add(family netfilter.Family, set string, element netfilter.Element, parts ...[]byte) {
+	element.Key = netfilter.Key(parts...)
+	if element.Comment == "" {
+		element.Comment = shortened(e.ID)
+	}
+	e.all = append(e.all, placed{family, set, element, false})
+}
+
+func (e *elements) addLink(set string) {
+	e.add(netfilter.INet, set, netfilter.Element{}, netfilter.LinkKey(e.Link))
+	if last := &e.all[len(e.all)-1]; e.Bridge != "" {
+		last.shared, last.Comment = true, ""
+	}
+}
+
+// isIsolated is whether its network has a level but none.
+func (m *Member) isIsolated() bool { return m.Level != isolation.None && m.Level != "" }
+
+// isApart is whether the bridge forwards nothing from it or to it.
+func (m *Member) isApart(k *kind) bool {
+	return m.Bridge != "" && (m.Level == isolation.Strict || len(k.egress) > 0)
+}
+
+func suffixOf(a netip.Addr) string {
+	if a.Is4() {
+		return ip4.suffix
+	}
+	return ip6.suffix
+}
+
+// elementsOf returns those that an attachment has to have.
+func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
+	e := &elements{Member: m}
+	if m.Antispoof {
+		e.guard()
+	}
+	if m.isApart(k) {
+		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: shortened(m.ID) + " on " + m.Bridge}, netfilter.LinkKey(m.End))
+	}
+	if m.Link == "" {
+		return e.all
+	}
+	e.addLink(links)
+	if m.isIsolated() {
+		e.addLink(isolatedLinks)
+	}
+	if m.Level == isolation.Network {
+		e.addLink(networkSets(m.Network) + "-links")
+	}
+	egressChain := r.egressClass(k.egress)
+	for _, a := range m.sources() {
+		r.addAddress(e, k, a, egressChain)
+	}
+	return e.all
+}
+
+// addAddress adds the elements of the table inet for an address. That of the link is one of a source only: nothing is routed to it.
+func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain string) {
+	v, key := suffixOf(a), [][]byte{netfilter.LinkKey(e.Link), a.AsSlice()}
+	if egressChain != "" {
+		e.add(netfilter.INet, egress+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: egressChain}, key...)
+	}
+	if a.IsLinkLocalUnicast() && a.Is6() {
+		return
+	}
+	e.add(netfilter.INet, members+v, netfilter.Element{}, key...)
+	if e.isIsolated() {
+		e.add(netfilter.INet, isolated+v, netfilter.Element{}, key...)
+	}
+	if e.Level == isolation.Network {
+		e.add(netfilter.INet, networkSets(e.Network)+"-"+v, netfilter.Element{}, key...)
+	}
+	e.add(netfilter.INet, level+v, verdictFor(&e.Member.Member), key...)
+	if chain := r.allowClass(k.allow); chain != "" {
+		e.add(netfilter.INet, allow+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: chain}, key...)
+	}
+	for _, set := range k.sets {
+		e.add(netfilter.INet, set+v, netfilter.Element{}, key...)
+	}
+	if a.Is4() && e.Bridge != "" && !e.isApart(k) {
+		e.add(netfilter.Bridge, near, netfilter.Element{}, a.AsSlice())
+	}
+}
+
+// guard adds what the end may send.
+func (e *elements) guard() {
+	end, family := netfilter.LinkKey(e.End), netfilter.INet
+	if e.Bridge != "" {
+		family = netfilter.Bridge
+		e.add(family, macs, netfilter.Element{}, end, e.MAC)
+	}
+	e.add(family, guarded, netfilter.Element{}, end)
+	for _, a := range e.sources() {
+		e.add(family, own+suffixOf(a), netfilter.Element{}, end, a.AsSlice())
+		switch {
+		case e.Bridge == "":
+		case a.Is4():
+			e.add(family, senders, netfilter.Element{}, end, e.MAC, a.AsSlice())
+		default:
+			e.add(family, targets, netfilter.Element{}, end, a.AsSlice())
+		}
+	}
+}

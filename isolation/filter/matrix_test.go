@@ -1,0 +1,277 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+)
+
+// party is an end of flows: an attachment, the host, or another machine.
+type party struct {
+	name, job, network string
+	level              isolation.Level
+	bridge             string
+	addresses          []netip.Addr
+	*endpoint
+}
+
+func (p *party) isMember() bool { return p.network != "" }
+
+// parties are the host, a machine beside it, and attachments to networks of each kind and level.
+func parties() []*party {
+	all := []*party{{name: "host"}, {name: "outside"}}
+	for i, n := range []struct {
+		network, bridge string
+		level           isolation.Level
+		jobs            []string
+	}{
+		{"s", "br-s", isolation.Strict, []string{"web", "db", "db"}},
+		{"n", "br-n", isolation.Network, []string{"web", "batch", "cache"}},
+		{"o", "br-o", isolation.None, []string{"web", "batch", "plain"}},
+		{"ps", "", isolation.Strict, []string{"db", "batch"}},
+		{"pn", "", isolation.Network, []string{"web", "cache"}},
+		{"po", "", isolation.None, []string{"plain", "db"}},
+	} {
+		for j, job := range n.jobs {
+			all = append(all, &party{
+				name: fmt.Sprintf("%s-%s%d", n.network, job, j), job: job, network: n.network, level: n.level, bridge: n.bridge,
+				addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, byte(i + 1), 0, byte(j + 2)}), netip.MustParseAddr(fmt.Sprintf("2001:db8:%d::%d", i+1, j+2))},
+			})
+		}
+	}
+	all[0].addresses = []netip.Addr{netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("2001:db8:9::1")}
+	all[1].addresses = []netip.Addr{netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("2001:db8:9::2")}
+	return all
+}
+
+// member is the attachment of a party.
+func (p *party) member(number int) filter.Member {
+	m := filter.Member{
+		Member: isolation.Member{ID: p.name, Network: p.network, Level: p.level, Namespace: "prod", Job: p.job, Group: "g", Addresses: p.addresses, Link: p.bridge},
+		End:    fmt.Sprintf("veth%08x", number), Bridge: p.bridge, MAC: net.HardwareAddr{2, 0, 0, 0, 1, byte(number)}, Antispoof: p.level != isolation.None,
+	}
+	if p.bridge == "" {
+		m.Link = m.End
+	}
+	return m
+}
+
+var (
+	outsideNet = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24"), netip.MustParsePrefix("2001:db8:9::/64")}
+	outsideOne = []netip.Prefix{netip.MustParsePrefix("10.9.0.2/32"), netip.MustParsePrefix("2001:db8:9::2/128")}
+	onPort     = func(protocol string) []isolation.Ports {
+		return []isolation.Ports{{Protocol: protocol, First: probePort, Last: probePort}}
+	}
+)
+
+// matrixRules are those of the test. wantAllowed and wantEgress have the same, as the model reads them.
+var matrixRules = isolation.Rules{
+	Allow: []isolation.Allow{
+		{Name: "web reaches db", From: isolation.Selector{Job: "web", Namespace: "prod"}, To: isolation.Selector{Job: "db"}, Ports: onPort("tcp")},
+		{Name: "outside reaches ps", From: isolation.Selector{CIDRs: outsideNet}, To: isolation.Selector{Network: "ps"}, Ports: onPort("udp")},
+		{Name: "all ping s", To: isolation.Selector{Network: "s"}, Ports: []isolation.Ports{{Protocol: "icmp"}}},
+		{Name: "batch reaches one outside", From: isolation.Selector{Job: "ba*h"}, To: isolation.Selector{CIDRs: outsideOne}, Ports: onPort("udp")},
+		{Name: "another port", To: isolation.Selector{Job: "*"}, Ports: []isolation.Ports{{Protocol: "tcp", First: 1, Last: probePort - 1}, {Protocol: "udp", First: probePort + 1, Last: 65535}}},
+		{Name: "another job", From: isolation.Selector{Job: "we"}, To: isolation.Selector{Namespace: "prod"}},
+	},
+	Egress: []isolation.Egress{
+		{Name: "batch pings outside", From: isolation.Selector{Job: "batch"}, To: isolation.Selector{CIDRs: outsideNet}, Ports: []isolation.Ports{{Protocol: "icmp"}}, DNS: true},
+		{Name: "batch to db and cache", From: isolation.Selector{Job: "batch"}, To: isolation.Selector{Job: "d*b"}, Ports: onPort("tcp")},
+	},
+}
+
+func wantAllowed(from, to *party, protocol string) bool {
+	return from.job == "web" && to.job == "db" && protocol == "tcp" ||
+		(from.name == "outside" || from.name == "host") && to.network == "ps" && protocol == "udp" ||
+		to.network == "s" && protocol == "icmp" ||
+		from.job == "batch" && to.name == "outside" && protocol == "udp"
+}
+
+func wantEgress(from, to *party, protocol string) bool {
+	return from.job != "batch" || !to.isMember() && protocol == "icmp" || to.job == "db" && protocol == "tcp"
+}
+
+// wanted is the model: whether a new flow is let through.
+func wanted(from, to *party, protocol string, isPublished bool) bool {
+	if wantAllowed(from, to, protocol) {
+		return true
+	}
+	if !wantEgress(from, to, protocol) {
+		return false
+	}
+	if isPublished || from.name == "host" || !to.isMember() {
+		return true
+	}
+	switch to.level {
+	case isolation.Strict:
+		return false
+	case isolation.Network:
+		return !from.isMember() || from.network == to.network
+	}
+	return !from.isMember() || from.level == isolation.None || from.network == to.network
+}
+
+// isApart is whether the host routes between a party and its neighbours.
+func (p *party) isApart(hasEgress bool) bool {
+	return p.level == isolation.Strict || hasEgress && p.job == "batch"
+}
+
+// flow is a case.
+type flow struct {
+	from, to    *party
+	protocol    string
+	address     netip.Addr
+	isPublished bool
+	port        uint16
+}
+
+func (f *flow) String() string {
+	return fmt.Sprintf("%s to %s %s%d %s %t", f.from.name, f.to.name, f.protocol, f.address.BitLen(), f.address, f.isPublished)
+}
+
+// flows are all between parties.
+func flows(all []*party) (cases []*flow) {
+	host := all[0]
+	for _, from := range all {
+		for i, to := range all {
+			for family := range 2 {
+				for _, protocol := range []string{"tcp", "udp", "icmp"} {
+					if from == to || from.name == "host" && to.name == "outside" {
+						continue
+					}
+					cases = append(cases, &flow{from, to, protocol, to.addresses[family], false, probePort})
+					direct := from.bridge != "" && from.bridge == to.bridge && !from.isApart(true) && !to.isApart(true) // the answer is not translated
+					if to.isMember() && from.name != "host" && protocol != "icmp" && !direct {
+						cases = append(cases, &flow{from, to, protocol, host.addresses[family], true, uint16(9000 + i)})
+					}
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// build makes the host, and attaches all parties.
+func build(t *testing.T, all []*party, state func() filter.State) (*testHost, *probes) {
+	h, p := newHost(t), &probes{arrived: map[string]bool{}}
+	for i, name := range []string{"s", "n", "o"} {
+		h.bridge(t, "br-"+name, fmt.Sprintf("10.%d.0.1/24", i+1), fmt.Sprintf("2001:db8:%d::1/64", i+1))
+	}
+	outside := newNamespace(t)
+	h.in(t, h.Namespace, func() error {
+		run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "eth0", "netns", outside.Handle())
+		run(t, "ip", "link", "set", "up0", "up")
+		run(t, "ip", "addr", "add", "10.9.0.1/24", "dev", "up0")
+		run(t, "ip", "addr", "add", "2001:db8:9::1/64", "dev", "up0", "nodad")
+		rules := "table inet nat {\nchain pre {\ntype nat hook prerouting priority -100;"
+		for i, to := range all {
+			if to.isMember() {
+				for v, a := range to.addresses {
+					rules += fmt.Sprintf("\n%s daddr %s th dport %d meta l4proto {tcp, udp} dnat to %s", []string{"ip", "ip6"}[v], all[0].addresses[v], 9000+i, netip.AddrPortFrom(a, probePort))
+				}
+			}
+		}
+		run(t, "nft", rules+"\n}\n}")
+		return nil
+	})
+	h.in(t, outside, func() error {
+		run(t, "ip", "addr", "add", "10.9.0.2/24", "dev", "eth0")
+		run(t, "ip", "addr", "add", "2001:db8:9::2/64", "dev", "eth0", "nodad")
+		run(t, "ip", "link", "set", "eth0", "up")
+		run(t, "ip", "route", "add", "default", "via", "10.9.0.1")
+		run(t, "ip", "route", "add", "default", "via", "2001:db8:9::1")
+		return nil
+	})
+	all[0].endpoint, all[1].endpoint = p.listen(t, h.Namespace), p.listen(t, outside)
+	for i, a := range all[2:] {
+		g4, g6 := a.addresses[0].As4(), a.addresses[1].As16()
+		g4[3], g6[15] = 1, 1
+		h.attach(t, a.name, a.member(i), netip.AddrFrom4(g4), netip.AddrFrom16(g6), func() (filter.State, error) { return state(), nil })
+		a.endpoint = p.listen(t, h.inside[a.name])
+	}
+	return h, p
+}
+
+// TestRootMatrix: of all flows between attachments, the host and another machine those arrive that the model lets through, also by published
+// ports. Connections that were there before the rules go on.
+func TestRootMatrix(t *testing.T) {
+	roottest.Require(t)
+	all := parties()
+	state := filter.State{Rules: isolation.Rules{Allow: []isolation.Allow{{Name: "everything"}}}}
+	for i, p := range all[2:] {
+		state.Members = append(state.Members, p.member(i))
+	}
+	h, p := build(t, all, func() filter.State { return state })
+	before, writes := map[string]bool{}, map[string]func(string){}
+	for _, f := range flows(all) {
+		if name := "before: " + f.String(); f.protocol == "tcp" {
+			writes[name] = f.from.connect(t, netip.AddrPortFrom(f.address, f.port), name+" 0")
+			isDirect := f.from.bridge != "" && f.from.bridge == f.to.bridge && !f.from.isApart(false) && !f.to.isApart(false)
+			before[name] = !isDirect || !f.from.isApart(true) && !f.to.isApart(true) // others have to be asked for as neighbours again
+			if !before[name] {
+				delete(before, name)
+			}
+		}
+	}
+	p.require(t, before, func(round string) {
+		for name := range before {
+			writes[name](name + round)
+		}
+	})
+	state.Rules = matrixRules
+	h.in(t, h.Namespace, func() error {
+		if err := filter.Apply(t.Context(), source(state)); err != nil {
+			return err
+		}
+		requireComplete(t, state)
+		return nil
+	})
+	for _, n := range h.inside {
+		h.in(t, n, func() error { run(t, "ip", "neigh", "flush", "all"); return nil })
+	}
+	cases, want := flows(all), map[string]bool{}
+	for _, f := range cases {
+		want[f.String()] = wanted(f.from, f.to, f.protocol, f.isPublished)
+	}
+	connections := map[string]func(string){}
+	p.require(t, want, func(round string) {
+		for i, f := range cases {
+			name, to := f.String(), netip.AddrPortFrom(f.address, f.port)
+			switch {
+			case f.protocol != "tcp":
+				f.from.send(f.protocol, i, to, name+round)
+			case connections[name] == nil:
+				connections[name] = f.from.connect(t, to, name+round)
+			default:
+				connections[name](name + round)
+			}
+		}
+	})
+	after := map[string]bool{}
+	for name := range before {
+		after[name+" after"] = true
+	}
+	p.require(t, after, func(round string) {
+		for name := range before {
+			writes[name](name + " after" + round)
+		}
+	})
+	allowed := 0
+	for _, isWanted := range want {
+		if isWanted {
+			allowed++
+		}
+	}
+	t.Logf("%d flows, %d of them allowed; %d connections of before", len(want), allowed, len(before))
+	if len(want) < 200 || allowed < 100 || len(want)-allowed < 100 {
+		t.Errorf("%d flows, %d of them allowed: too few", len(want), allowed)
+	}
+}

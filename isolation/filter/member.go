@@ -1,0 +1,53 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// State is all that the host has to have.
+type State struct {
+	Rules   isolation.Rules
+	Members []Member
+}
+
+// Source reads the state as it is recorded. An attachment is recorded before it is added.
+type Source func() (State, error)
+
+// Member is an attachment, and its end on the host.
+type Member struct {
+	isolation.Member
+	// End is the host's end of the veth pair, and Bridge the bridge of which it is a port; empty: ptp.
+	End, Bridge string
+	// MAC is that of the interface inside.
+	MAC net.HardwareAddr
+	// Antispoof is whether the end is guarded.
+	Antispoof bool
+}
+
+// linkLocal returns the address that the kernel makes of the MAC (RFC 4291, appendix A). Another one of the link may not be used by what
+// is guarded: it could be that of the gateway.
+func (m *Member) linkLocal() (netip.Addr, bool) {
+	if len(m.MAC) != 6 {
+		return netip.Addr{}, false
+	}
+	a := [16]byte{0: 0xfe, 1: 0x80, 8: m.MAC[0] ^ 2, 9: m.MAC[1], 10: m.MAC[2], 11: 0xff, 12: 0xfe, 13: m.MAC[3], 14: m.MAC[4], 15: m.MAC[5]}
+	return netip.AddrFrom16(a), true
+}
+
+// sources are the addresses from which it may send.
+func (m *Member) sources() []netip.Addr {
+	all := make([]netip.Addr, 0, len(m.Addresses)+1)
+	for _, a := range m.Addresses {
+		all = append(all, a.Unmap())
+	}
+	if local, ok := m.linkLocal(); ok {
+		all = append(all, local)
+	}
+	return all
+}

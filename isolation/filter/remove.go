@@ -1,0 +1,175 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// onBridge is between the ID of an attachment that is apart and its bridge.
+const onBridge = " on "
+
+// ownerOf returns the ID of the attachment that has an element, as long as comments are; empty: none.
+func ownerOf(e netfilter.Element) string {
+	id, _, _ := strings.Cut(e.Comment, onBridge)
+	return id
+}
+
+// bridges returns those with attachments that are apart.
+func (l *listing) bridges() (names []string) {
+	if l == nil {
+		return nil
+	}
+	for _, e := range l.sets[apart] {
+		if _, bridgeName, ok := strings.Cut(e.Comment, onBridge); ok && !slices.Contains(names, bridgeName) {
+			names = append(names, bridgeName)
+		}
+	}
+	return names
+}
+
+// Remove removes what Guard and Add have put in for an attachment, and the tables after the last one. Of the attachment only the ID has to be
+// known; what is missing is no error, and what another attachment has stays, if it has the same address by now.
+func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
+	s, err := netfilter.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing is left to send
+	hasTables := false
+	for _, f := range families {
+		tables, err := s.Tables(f)
+		if err != nil {
+			return err
+		}
+		hasTables = hasTables || slices.Contains(tables, name)
+	}
+	if !hasTables {
+		return nil
+	}
+	if err = removeKnown(s, prepare(rules, false), &m); errors.Is(err, unix.ENOENT) {
+		err = removeFound(s, m.ID)
+	}
+	if err == nil {
+		err = removeUnused(s, len(rules.Allow)+len(rules.Egress) > 0)
+	}
+	if err != nil {
+		return fmt.Errorf("isolation: remove %s: %w", m.ID, err)
+	}
+	return stopAnswering(s, &m)
+}
+
+// removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
+func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
+	all := r.elementsOf(m, r.kindOf(&m.Member))
+	if len(all) == 0 {
+		return unix.ENOENT
+	}
+	for _, p := range all {
+		if p.shared || !strings.HasPrefix(p.set, members) && p.set != guarded {
+			continue
+		}
+		e, ok, err := s.Element(&netfilter.Table{Family: p.family, Name: name}, p.set, p.Key)
+		if err != nil {
+			return err
+		}
+		if !ok || ownerOf(e) != shortened(m.ID) {
+			return unix.ENOENT
+		}
+	}
+	return s.Change(func(b *netfilter.Batch) error {
+		r.expect(b)
+		for _, p := range all {
+			if !p.shared {
+				b.DeleteElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
+			}
+		}
+		return nil
+	})
+}
+
+// removeFound removes all elements of an attachment that there are.
+func removeFound(s *netfilter.Socket, id string) error {
+	return s.Change(func(b *netfilter.Batch) error {
+		b.Guard()
+		for _, f := range families {
+			t := &netfilter.Table{Family: f, Name: name}
+			l, err := list(s, t)
+			if err != nil || l == nil {
+				return err
+			}
+			for _, set := range slices.Sorted(maps.Keys(l.sets)) {
+				var gone []netfilter.Element
+				for _, e := range l.sets[set] {
+					if id != "" && ownerOf(e) == shortened(id) {
+						gone = append(gone, e)
+					}
+				}
+				b.DeleteElements(t, set, gone)
+			}
+		}
+		return nil
+	})
+}
+
+// removeUnused removes the tables if no attachment needs them.
+func removeUnused(s *netfilter.Socket, hasRules bool) error {
+	sets := []string{guarded, apart, isolated + ip4.suffix, isolated + ip6.suffix}
+	if hasRules {
+		sets = append(sets, members+ip4.suffix, members+ip6.suffix)
+	}
+	return s.Change(func(b *netfilter.Batch) error {
+		b.Guard()
+		for _, f := range families {
+			for _, set := range sets {
+				found, err := s.Elements(&netfilter.Table{Family: f, Name: name}, set)
+				if err != nil || len(found) > 0 {
+					return err
+				}
+			}
+		}
+		for _, f := range families {
+			tables, err := s.Tables(f)
+			if err != nil {
+				return err
+			}
+			if slices.Contains(tables, name) {
+				b.DeleteTable(&netfilter.Table{Family: f, Name: name})
+			}
+		}
+		return nil
+	})
+}
+
+// Owners returns the IDs of the attachments that have something in the tables.
+func Owners(ctx context.Context) (ids []string, err error) {
+	s, err := netfilter.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close() //nolint:errcheck // read only
+	for _, f := range families {
+		for _, set := range []string{guarded, apart, members + ip4.suffix, members + ip6.suffix} {
+			found, err := s.Elements(&netfilter.Table{Family: f, Name: name}, set)
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range found {
+				ids = append(ids, ownerOf(e))
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}

@@ -1,0 +1,179 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sysctl"
+)
+
+// settings have the host answer, without a delay, who asks for a neighbour on a bridge with attachments that are apart. The last one
+// tells whether all are made. The kernel's values are those of new links.
+var settings = []struct{ key, routed string }{
+	{"net/ipv6/neigh/%s/proxy_delay", "0"},
+	{"net/ipv6/conf/%s/proxy_ndp", "1"},
+	{"net/ipv4/neigh/%s/proxy_delay", "0"},
+	{"net/ipv4/conf/%s/proxy_arp_pvlan", "1"},
+}
+
+const defaults = "default"
+
+// isRouted tells whether the host answers for the neighbours on a bridge.
+func isRouted(bridgeName string) bool {
+	var s sysctl.Tree
+	last := settings[len(settings)-1]
+	value, err := s.Get(fmt.Sprintf(last.key, bridgeName))
+	return err == nil && value == last.routed
+}
+
+// route makes what the bridges need, once the tables are there.
+func (h *host) route() error {
+	var failed error
+	for _, bridgeName := range slices.Sorted(maps.Keys(h.bridges)) {
+		if !h.bridges[bridgeName] {
+			continue
+		}
+		var addresses []netip.Addr
+		for i := range h.members {
+			if h.members[i].Bridge == bridgeName {
+				addresses = append(addresses, h.members[i].Addresses...)
+			}
+		}
+		failed = errors.Join(failed, setRouted(bridgeName, true), proxy(bridgeName, addresses))
+	}
+	return failed
+}
+
+// setRouted makes the settings of a bridge, or those of a new link. A host without IPv6 has no such keys, and a bridge that is gone none.
+func setRouted(bridgeName string, isOn bool) error {
+	var s sysctl.Tree
+	for _, setting := range settings {
+		value := setting.routed
+		if !isOn {
+			var err error
+			if value, err = s.Get(fmt.Sprintf(setting.key, defaults)); err != nil {
+				continue
+			}
+		}
+		key := fmt.Sprintf(setting.key, bridgeName)
+		if now, err := s.Get(key); errors.Is(err, fs.ErrNotExist) || err == nil && now == value {
+			continue
+		}
+		if err := s.Set(key, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("isolation: set %s to %s: %w", key, value, err)
+		}
+	}
+	return nil
+}
+
+// unroute removes what a bridge without attachments that are apart does not need.
+func unroute(bridgeName string) error {
+	if !isRouted(bridgeName) {
+		return nil
+	}
+	answered, err := answered(bridgeName)
+	if err != nil {
+		return err
+	}
+	for _, n := range answered {
+		if err := netlink.NeighDel(&n); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("isolation: remove the proxy of %s on %s: %w", n.IP, bridgeName, err)
+		}
+	}
+	return setRouted(bridgeName, false)
+}
+
+// answered returns the addresses for which the host answers on a bridge with IPv6; of IPv4 it does for all.
+func answered(bridgeName string) ([]netlink.Neigh, error) {
+	link, err := netlink.LinkByName(bridgeName)
+	if err != nil {
+		if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("isolation: get link %s: %w", bridgeName, err)
+	}
+	found, err := netns.Whole(func() ([]netlink.Neigh, error) { return netlink.NeighProxyList(link.Attrs().Index, netlink.FAMILY_V6) })
+	if err != nil {
+		return nil, fmt.Errorf("isolation: list proxies of %s: %w", bridgeName, err)
+	}
+	for i := range found {
+		found[i].LinkIndex = link.Attrs().Index
+	}
+	return slices.DeleteFunc(found, func(n netlink.Neigh) bool { return n.Flags&netlink.NTF_PROXY == 0 }), nil
+}
+
+// proxy has the host answer for addresses on a bridge.
+func proxy(bridgeName string, addresses []netip.Addr) error {
+	link, err := netlink.LinkByName(bridgeName)
+	if err != nil {
+		return fmt.Errorf("isolation: get link %s: %w", bridgeName, err)
+	}
+	for _, a := range addresses {
+		if a.Unmap().Is4() {
+			continue
+		}
+		if err := netlink.NeighSet(proxyOf(link, a)); err != nil {
+			return fmt.Errorf("isolation: answer for %s on %s: %w", a, bridgeName, err)
+		}
+	}
+	return nil
+}
+
+func proxyOf(link netlink.Link, a netip.Addr) *netlink.Neigh {
+	return &netlink.Neigh{LinkIndex: link.Attrs().Index, Family: netlink.FAMILY_V6, Flags: netlink.NTF_PROXY, IP: a.AsSlice()}
+}
+
+// answerFor has the host answer for an attachment, if it does for its neighbours.
+func answerFor(m *Member) error {
+	if m.Bridge == "" || !isRouted(m.Bridge) {
+		return nil
+	}
+	return proxy(m.Bridge, m.Addresses)
+}
+
+// stopAnswering ends what the host answers for an attachment, and for all of its bridge if none of them is apart any more.
+func stopAnswering(s *netfilter.Socket, m *Member) error {
+	if m.Bridge == "" || !isRouted(m.Bridge) {
+		return nil
+	}
+	left, err := s.Elements(&netfilter.Table{Family: netfilter.Bridge, Name: name}, apart)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(left, func(e netfilter.Element) bool { return strings.HasSuffix(e.Comment, onBridge+m.Bridge) }) {
+		return unroute(m.Bridge)
+	}
+	link, err := netlink.LinkByName(m.Bridge)
+	if err != nil {
+		return fmt.Errorf("isolation: get link %s: %w", m.Bridge, err)
+	}
+	for _, a := range m.Addresses {
+		if a.Unmap().Is4() {
+			continue
+		}
+		key := netfilter.Key(netfilter.LinkKey(m.Link), a.AsSlice())
+		if _, isOfOther, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+ip6.suffix, key); err != nil || isOfOther {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := netlink.NeighDel(proxyOf(link, a)); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("isolation: stop answering for %s on %s: %w", a, m.Bridge, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+)
+
+// name is that of both tables.
+const name = "allocnet-isolation"
+
+// table is one of the two, with what it has to have.
+type table struct {
+	netfilter.Table
+
+	sets   map[string]*set
+	chains map[string]*netfilter.Chain
+	// version is the name of an empty chain that tells which form of the table was made: a rule of another form may have the same comment.
+	version string
+}
+
+// set is a set of a table, with its elements by their keys.
+type set struct {
+	netfilter.KeySet
+
+	elements map[string]netfilter.Element
+}
+
+func newTable(family netfilter.Family, comment string) *table {
+	return &table{
+		Table: netfilter.Table{Family: family, Name: name, Comment: comment},
+		sets:  map[string]*set{}, chains: map[string]*netfilter.Chain{},
+	}
+}
+
+// before is the priority of chains of family inet that see what is routed: the filters of others have 0. early is before others look at
+// sources: connections are tracked at -200, and bridges translate at -300.
+var (
+	before           = nftables.ChainPriorityRef(-10)
+	early            = nftables.ChainPriorityRef(-320)
+	translatedBefore = nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
+)
+
+// publishedBit is the priority of a packet to a published port of a neighbour. Where bridges give their packets to the rules of IP
+// (br_netfilter), such a packet is not routed: the bridge forwards it after these rules. No priority gets through a veth pair.
+var publishedBit = binary.NativeEndian.AppendUint32(nil, 1<<29)
+
+// chain adds a chain to which others lead.
+func (t *table) chain(name, comment string, rules ...netfilter.Rule) *netfilter.Chain {
+	c := &netfilter.Chain{Name: name, Comment: comment}
+	for _, r := range rules {
+		r.Chain = name
+		c.Rules = append(c.Rules, r)
+	}
+	t.chains[name] = c
+	return c
+}
+
+// base adds a chain that packets enter.
+func (t *table) base(name string, number *nftables.ChainHook, priority *nftables.ChainPriority, rules ...netfilter.Rule) {
+	t.chain(name, "", rules...).Hook = &netfilter.Hook{Number: number, Priority: priority, Filters: true}
+}
+
+func (t *table) set(s netfilter.KeySet) *set {
+	if found := t.sets[s.Name]; found != nil {
+		return found
+	}
+	made := &set{s, map[string]netfilter.Element{}}
+	t.sets[s.Name] = made
+	return made
+}
+
+// put adds an element to its set, which is there.
+func (t *table) put(set string, e netfilter.Element) { t.sets[set].elements[identity(e)] = e }
+
+// identity tells an element from the others of its set, and has them in the order in which the kernel takes ranges: one ends before another
+// begins.
+func identity(e netfilter.Element) string {
+	if e.IsEnd {
+		return string(e.Key) + "0"
+	}
+	return string(e.Key) + "1"
+}
+
+// chainNames are those of the chains in the order of the alphabet.
+func (t *table) chainNames() []string { return slices.Sorted(maps.Keys(t.chains)) }
+
+func rule(comment string, parts ...match) netfilter.Rule {
+	return netfilter.Rule{Comment: shortened(comment), Exprs: slices.Concat(parts...)}
+}
+
+// shortened is a comment as long as nft reads one.
+func shortened(comment string) string {
+	const most = 120
+	if len(comment) <= most {
+		return comment
+	}
+	cut := most
+	for cut > 0 && comment[cut]&0xc0 == 0x80 { // within a character
+		cut--
+	}
+	return comment[:cut]
+}
+
+// Names of sets of both families of addresses, without the suffix of the version of IP: of the attachments of this host, of those whose
+// network has a level but none, of the chains for a destination, and for a source, and of the addresses that an end may send from.
+const (
+	members  = "members"
+	isolated = "isolated"
+	allow    = "allow"
+	egress   = "egress"
+	level    = "level"
+	own      = "own"
+)
+
+// Names of sets of interfaces: of the links of attachments, and of those whose network has a level but none; of guarded ends; of ends that are apart.
+const (
+	links         = "links"
+	isolatedLinks = "isolated-links"
+	guarded       = "guarded"
+	apart         = "apart"
+)
+
+// Names of further sets of the table of bridges: MACs and ARP senders of ends, targets of neighbour discovery, addresses of attachments to
+// bridges that are not apart.
+const (
+	macs    = "macs"
+	senders = "senders"
+	targets = "targets"
+	near    = "near"
+)
+
+var linkSet = []netfilter.KeyType{netfilter.LinkName}
+
+// inet makes the table of what is routed, without rules and attachments.
+func inet() *table {
+	t := newTable(netfilter.INet, "isolation of allocations, by allocnet")
+	for _, v := range ips {
+		key := []netfilter.KeyType{netfilter.LinkName, v.address}
+		for _, name := range []string{members, isolated, own} {
+			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key})
+		}
+		for _, name := range []string{allow, egress, level} {
+			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key, IsMap: true})
+		}
+	}
+	for _, name := range []string{links, isolatedLinks, guarded} {
+		t.set(netfilter.KeySet{Name: name, Key: linkSet})
+	}
+	tracks := rule("established flows, and their errors", tracked(expr.CtKeySTATE, established|related), accept)
+	both := func(comment string, parts func(v *ip) match) (rules []netfilter.Rule) {
+		for _, v := range ips {
+			rules = append(rules, rule(comment, v.is(), parts(v)))
+		}
+		return rules
+	}
+	isEgress := both("2: egress of the source", func(v *ip) match { return netfilter.KeyVerdict(egress+v.suffix, inLink, v.source()) })
+	t.base("forward", nftables.ChainHookForward, before, slices.Concat(
+		[]netfilter.Rule{tracks},
+		both("1: allowed to this attachment", func(v *ip) match { return netfilter.KeyVerdict(allow+v.suffix, outLink, v.destination()) }),
+		[]netfilter.Rule{rule("1: allowed to this address", jump(reached))},
+		isEgress,
+		[]netfilter.Rule{rule("3: published ports", tracked(expr.CtKeySTATUS, translated), accept)},
+		both("5 to 7: level of the destination's network", func(v *ip) match { return netfilter.KeyVerdict(level+v.suffix, outLink, v.destination()) }),
+	)...)
+	discovery := slices.Concat(ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpGte, routerSolicitation), header(0, expr.CmpOpLte, neighbourAdvertisement), accept)
+	t.base("input", nftables.ChainHookInput, before, slices.Concat(
+		[]netfilter.Rule{tracks, rule("neighbour discovery", discovery), rule("1: allowed to this address", jump(reached))}, isEgress,
+	)...)
+	toLinks := netfilter.KeyIn(links, true, outLink)
+	t.base("output", nftables.ChainHookOutput, before,
+		rule("no redirects to neighbours that are apart", toLinks, ip4.is(), protocol(expr.CmpOpEq, ip4.icmp), header(0, expr.CmpOpEq, 5), drop),
+		rule("no redirects to neighbours that are apart", toLinks, ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, redirect), drop),
+	)
+	loopback := append(ip4.is(), load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127))
+	t.base("prerouting", nftables.ChainHookPrerouting, early,
+		rule("the host's loopback", netfilter.KeyIn(links, true, inLink), loopback, drop),
+		rule("guarded ends of ptp", netfilter.KeyIn(guarded, true, inLink), goTo("guard")),
+	)
+	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart", netfilter.KeyIn(links, true, inLink),
+		tracked(expr.CtKeySTATUS, translated), match{&expr.Immediate{Register: netfilter.Register, Data: publishedBit},
+			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register}}))
+	t.chain("guard", "what an end of ptp may send", rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", drop))
+	t.guardChains((*ip).is, targetOfAny)
+	t.chain(reached, "1: allowed to addresses")
+	t.chain("strict", "5 to 7: to networks of the level strict", rule("5 to 7: strict", drop))
+	t.chain("none", "5: to networks of the level none", append(
+		both("5: from an isolated network", func(v *ip) match {
+			return slices.Concat(netfilter.KeyIn(isolated+v.suffix, true, inLink, v.source()), drop)
+		}),
+		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, inLink), drop),
+	)...)
+	return t.seal()
+}
+
+// reached is the chain of rules allow that select their destination by its address.
+const reached = "reached"
+
+// bridge makes the table of what comes from ports of bridges, without attachments.
+func bridge() *table {
+	t := newTable(netfilter.Bridge, "who an allocation is, by allocnet")
+	for _, name := range []string{guarded, apart} {
+		t.set(netfilter.KeySet{Name: name, Key: linkSet})
+	}
+	for _, v := range ips {
+		t.set(netfilter.KeySet{Name: own + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, v.address}})
+	}
+	t.set(netfilter.KeySet{Name: targets, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.TargetAddress6}})
+	t.set(netfilter.KeySet{Name: macs, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC}})
+	t.set(netfilter.KeySet{Name: senders, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, netfilter.Address4}})
+	t.set(netfilter.KeySet{Name: near, Key: []netfilter.KeyType{netfilter.Address4}})
+	isDirect := meta(expr.MetaKeyPRIORITY, expr.CmpOpNeq, publishedBit...)
+	isGuarded, isApart := netfilter.KeyIn(guarded, true, inLink), netfilter.KeyIn(apart, true, inLink)
+	t.base("prerouting", nftables.ChainHookPrerouting, early, rule("guarded ends", isGuarded, goTo("guard")))
+	toBridge := match{load(expr.PayloadBaseLLHeader, 0, 6),
+		&expr.Bitwise{SourceRegister: netfilter.Register, DestRegister: netfilter.Register, Len: 6, Mask: []byte{255, 255, 255, 255, 255, 0xf0}, Xor: make([]byte, 6)},
+		compare(expr.CmpOpEq, 1, 0x80, 0xc2, 0, 0, 0)}
+	fromNone := match{load(expr.PayloadBaseNetworkHeader, ip6.from, 16), compare(expr.CmpOpEq, make([]byte, 16)...)}
+	t.base("input", nftables.ChainHookInput, early,
+		rule("frames for the bridge itself", isGuarded, toBridge, drop), // of spanning tree; they pass by prerouting
+		rule("the host would answer for the neighbour itself", isApart, ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, drop),
+	)
+	t.base("forward", nftables.ChainHookForward, early,
+		rule("from a neighbour that is apart", isDirect, isApart, drop),
+		rule("to a neighbour that is apart", isDirect, netfilter.KeyIn(apart, true, outLink), drop))
+	t.base("output", nftables.ChainHookOutput, early,
+		rule("neighbours that are not apart answer for themselves", netfilter.KeyIn(apart, false, outLink), isEtherType(arpType),
+			match{load(expr.PayloadBaseNetworkHeader, 6, 2), compare(expr.CmpOpEq, 0, 2)}, netfilter.KeyIn(near, true, arpSource), drop))
+	t.chain("guard", "what an end may send",
+		rule("another MAC", netfilter.KeyIn(macs, false, inLink, sourceMAC), drop),
+		rule("ARP", isEtherType(arpType), goTo("guard-arp")),
+		rule("IPv4", ip4.isFrame(), goTo("guard4")), rule("IPv6", ip6.isFrame(), goTo("guard6")),
+		rule("other protocols, and tagged frames", drop))
+	ethernet := match{load(expr.PayloadBaseNetworkHeader, 0, 6), compare(expr.CmpOpEq, 0, 1, 8, 0, 6, 4)}
+	probe := match{load(expr.PayloadBaseNetworkHeader, 14, 4), compare(expr.CmpOpEq, 0, 0, 0, 0)}
+	t.chain("guard-arp", "what ARP an end may send",
+		rule("of its own", isEtherType(arpType), ethernet, netfilter.KeyIn(senders, true, inLink, arpMAC, arpSource), accept),
+		rule("probes for its own", isEtherType(arpType), ethernet, probe, netfilter.KeyIn(senders, true, inLink, arpMAC, arpTarget), accept),
+		rule("forged ARP", drop))
+	t.guardChains((*ip).isFrame, netfilter.KeyIn(targets, true, inLink, target))
+	return t.seal()
+}

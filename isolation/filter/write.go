@@ -1,0 +1,148 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// Guard has nothing come from an end of an attachment until that is added. It is called before the end is up, and makes the
+// table if there is none. Bridge is empty for ptp.
+func Guard(ctx context.Context, id, end, bridgeName string) error {
+	t := inet()
+	if bridgeName != "" {
+		t = bridge()
+	}
+	return change(ctx, "guard "+end, func(s *netfilter.Socket, b *netfilter.Batch) error {
+		isMade, err := s.HasChain(&t.Table, t.version)
+		if err != nil {
+			return err
+		}
+		if !isMade {
+			b.Guard()
+			l, err := list(s, &t.Table)
+			if err != nil {
+				return err
+			}
+			t.bring(b, l)
+		}
+		b.AddElements(&t.Table, guarded, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: shortened(id)}})
+		return nil
+	})
+}
+
+// change has the kernel execute one batch in this network namespace.
+func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netfilter.Batch) error) error {
+	s, err := netfilter.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing is left to send
+	if err := s.Change(func(b *netfilter.Batch) error { return fill(s, b) }); err != nil {
+		return fmt.Errorf("isolation: %s: %w", what, err)
+	}
+	return nil
+}
+
+// Add adds the elements of an attachment, before its interface inside is up. It is safe to repeat. What rules need that is not there
+// is made of the state, and so are the tables, if the state has anything that needs them.
+func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) error {
+	s, err := netfilter.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing is left to send
+	needed := State{rules, []Member{m}}
+	if !needed.isNeeded() {
+		if has, err := s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, "forward"); err != nil || !has {
+			return err
+		}
+	}
+	r := prepare(rules, false)
+	k := r.kindOf(&m.Member)
+	isReady := !m.isApart(k) || isRouted(m.Bridge) // the first one that is apart makes that of its bridge
+	if isReady {
+		if isReady, err = s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, stamp+r.sum); err != nil {
+			return err
+		}
+	}
+	if isReady {
+		err = s.Change(func(b *netfilter.Batch) error {
+			r.expect(b)
+			for _, p := range r.elementsOf(&m, k) {
+				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
+			}
+			return nil
+		})
+	}
+	if !isReady || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // the first of its kind, or with another verdict
+		return Apply(ctx, with(m, state))
+	}
+	if err != nil {
+		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
+	}
+	return answerFor(&m)
+}
+
+// expect has the kernel refuse a batch unless the tables are complete for the rules: it deletes the rules of a chain that has none.
+func (r *ruleset) expect(b *netfilter.Batch) {
+	b.FlushChain(&netfilter.Table{Family: netfilter.INet, Name: name}, stamp+r.sum)
+	for _, t := range []*table{inet(), bridge()} {
+		b.FlushChain(&t.Table, t.version)
+	}
+}
+
+// with is a state that has the attachment as it is now.
+func with(m Member, state Source) Source {
+	return func() (State, error) {
+		s, err := state()
+		s.Members = append(slices.DeleteFunc(slices.Clone(s.Members), func(other Member) bool { return other.ID == m.ID }), m)
+		return s, err
+	}
+}
+
+// Apply makes everything as the state has it, in one transaction: after a change of rules or levels, or a flush. The state is read
+// after what is there, so an attachment that is added meanwhile stays.
+func Apply(ctx context.Context, state Source) error {
+	var h *host
+	var routed []string
+	err := change(ctx, "apply", func(s *netfilter.Socket, b *netfilter.Batch) error {
+		b.Guard()
+		found, err := listAll(s)
+		if err != nil {
+			return err
+		}
+		wanted, err := state()
+		if err != nil {
+			return err
+		}
+		routed, h = found[netfilter.Bridge].bridges(), compile(wanted, nil)
+		for _, f := range families {
+			switch {
+			case h.tables != nil:
+				h.tables[f].bring(b, found[f])
+			case found[f] != nil:
+				b.DeleteTable(&netfilter.Table{Family: f, Name: name})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, bridgeName := range routed {
+		if !h.bridges[bridgeName] {
+			err = errors.Join(err, unroute(bridgeName))
+		}
+	}
+	return errors.Join(err, h.route())
+}

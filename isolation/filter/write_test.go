@@ -1,0 +1,233 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
+	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+)
+
+// bridgesOf are those of mixed.
+var bridgesOf = []string{"br0", "br1", "br2"}
+
+// TestRootAddedOneByOne: attachments that are added one after another make what applying the state makes, in each order, and repeated; those that
+// are removed leave what the rest has, and the last one nothing.
+func TestRootAddedOneByOne(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	orders := [][]int{{0, 1, 2, 3, 4, 5, 6}, {6, 5, 4, 3, 2, 1, 0}, {3, 0, 6, 1, 5, 2, 4}}
+	for _, order := range orders {
+		netnstest.Run(t, func() error {
+			addBridges(t, bridgesOf...)
+			so := filter.State{Rules: state.Rules}
+			for _, i := range order {
+				m := state.Members[i]
+				so.Members = append(so.Members, m)
+				for range 2 {
+					err := errors.Join(filter.Guard(t.Context(), m.ID, m.End, m.Bridge), filter.Add(t.Context(), state.Rules, m, source(so)))
+					if err != nil {
+						return err
+					}
+				}
+				requireComplete(t, so)
+			}
+			for len(so.Members) > 0 {
+				m := so.Members[0]
+				so.Members = so.Members[1:]
+				for range 2 {
+					if err := filter.Remove(t.Context(), state.Rules, m); err != nil {
+						return err
+					}
+				}
+				requireComplete(t, so)
+				owners, err := filter.Owners(t.Context())
+				if err != nil || slices.Contains(owners, m.ID) {
+					t.Errorf("%s is left: %q, %v", m.ID, owners, err)
+				}
+			}
+			requireNothing(t)
+			return nil
+		})
+	}
+}
+
+// requireNothing fails if anything is left on the host.
+func requireNothing(t *testing.T) {
+	t.Helper()
+	if left := listTables(t); left != "" {
+		t.Errorf("left is %s", left)
+	}
+	for _, key := range []string{"net.ipv4.conf.br0.proxy_arp_pvlan", "net.ipv6.conf.br0.proxy_ndp", "net.ipv4.conf.br1.proxy_arp_pvlan"} {
+		if value := run(t, "sysctl", "-n", key); strings.TrimSpace(value) != "0" {
+			t.Errorf("%s is %s", key, value)
+		}
+	}
+	if left := run(t, "ip", "-6", "neigh", "show", "proxy"); left != "" {
+		t.Errorf("the host answers for %s", left)
+	}
+}
+
+// TestRootNotUsed: without isolation nothing is made, also by attachments that have none.
+func TestRootNotUsed(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		state := filter.State{Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
+		err := errors.Join(filter.Add(t.Context(), state.Rules, state.Members[0], source(state)), filter.Apply(t.Context(), source(state)), filter.Remove(t.Context(), state.Rules, state.Members[0]))
+		requireComplete(t, state)
+		requireNothing(t)
+		return err
+	})
+}
+
+// TestRootRemovedByOwner: an attachment is removed also if the rules have changed since it was added, or no more than its ID is known. One that
+// has its address by now keeps it.
+func TestRootRemovedByOwner(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	for name, test := range map[string]struct {
+		rules  isolation.Rules
+		member filter.Member
+	}{
+		"other rules": {isolation.Rules{}, state.Members[0]},
+		"by its ID":   {state.Rules, filter.Member{Member: isolation.Member{ID: state.Members[0].ID}}},
+	} {
+		netnstest.Run(t, func() error {
+			addBridges(t, bridgesOf...)
+			heir := state.Members[0]
+			heir.ID, heir.End, heir.MAC = "heir", "veth0000ffff", state.Members[5].MAC
+			left := filter.State{Rules: state.Rules, Members: append([]filter.Member{heir}, state.Members[1:]...)}
+			if err := filter.Apply(t.Context(), source(state)); err != nil {
+				return err
+			}
+			if err := filter.Remove(t.Context(), test.rules, test.member); err != nil {
+				return err
+			}
+			if owners, err := filter.Owners(t.Context()); err != nil || slices.Contains(owners, test.member.ID) {
+				t.Errorf("%s: it is left: %q, %v", name, owners, err)
+			}
+			if err := filter.Add(t.Context(), state.Rules, heir, source(left)); err != nil {
+				return err
+			}
+			before := listTables(t)
+			err := filter.Remove(t.Context(), test.rules, state.Members[0])
+			if diff := cmp.Diff(before, listTables(t)); diff != "" {
+				t.Errorf("%s: the heir has lost %s", name, diff)
+			}
+			requireComplete(t, left)
+			return err
+		})
+	}
+}
+
+// TestRootRepaired: each damage is noticed, and Apply repairs it.
+func TestRootRepaired(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		if err := filter.Apply(t.Context(), source(state)); err != nil {
+			return err
+		}
+		before := listTables(t)
+		for _, damage := range []string{
+			"nft flush ruleset", "nft delete table bridge allocnet-isolation", "nft flush table inet allocnet-isolation", "nft flush chain inet allocnet-isolation strict",
+			"nft insert rule inet allocnet-isolation forward accept", "nft add rule inet allocnet-isolation reached accept", "nft flush set bridge allocnet-isolation guarded",
+			"nft flush map inet allocnet-isolation level4", "nft delete element inet allocnet-isolation links { br0 }", "nft delete element inet allocnet-isolation members6 { br0 . 2001:db8::1 }",
+			"ip -6 neigh del proxy 2001:db8::1 dev br0", "sysctl -qw net.ipv4.conf.br0.proxy_arp_pvlan=0", "nft flush set bridge allocnet-isolation apart",
+		} {
+			run(t, strings.Fields(damage)...)
+			if lacks, err := filter.Lacks(t.Context(), state); err != nil || len(lacks) == 0 {
+				t.Errorf("%s is not noticed: %v", damage, err)
+			}
+			if err := filter.Apply(t.Context(), source(state)); err != nil {
+				t.Errorf("%s: %v", damage, err)
+			}
+			requireComplete(t, state)
+			if diff := cmp.Diff(before, listTables(t)); diff != "" {
+				t.Errorf("%s: %s", damage, diff)
+			}
+		}
+		return nil
+	})
+}
+
+// TestRootAtTheSameTime: what several add and remove at the same time is complete in the end, also while rules change.
+func TestRootAtTheSameTime(t *testing.T) {
+	roottest.Require(t)
+	n := newNamespace(t)
+	in := func(do func() error) error { return n.Do(do) }
+	if err := in(func() error { addBridges(t, bridgesOf...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	state := filter.State{Rules: mixed().Rules}
+	read := func() (filter.State, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return filter.State{Rules: state.Rules, Members: slices.Clone(state.Members)}, nil
+	}
+	var group errgroup.Group
+	for i := range 8 {
+		group.Go(func() error { return in(func() error { return cycle(t, i, &mu, &state, read) }) })
+	}
+	group.Go(func() error {
+		return in(func() error {
+			for range 5 {
+				if err := filter.Apply(t.Context(), read); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	err := in(func() error {
+		requireComplete(t, state)
+		owners, err := filter.Owners(t.Context())
+		if len(owners) != len(state.Members) {
+			t.Errorf("%q have something, want %d", owners, len(state.Members))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cycle adds and removes an attachment, and leaves it added.
+func cycle(t *testing.T, i int, mu *sync.Mutex, state *filter.State, read filter.Source) error {
+	jobs := []string{"web", "db", "batch", "other"}
+	levels := []isolation.Level{isolation.Strict, isolation.Network, isolation.None}
+	m := member(i+1, jobs[i%4], "s", levels[i%3], bridgesOf[i%3])
+	m.Network = string(m.Level)
+	for round := range 3 {
+		mu.Lock()
+		state.Members = append(state.Members, m)
+		mu.Unlock()
+		if err := filter.Add(t.Context(), state.Rules, m, read); err != nil || round == 2 {
+			return err
+		}
+		if err := filter.Remove(t.Context(), state.Rules, m); err != nil {
+			return err
+		}
+		mu.Lock()
+		state.Members = slices.DeleteFunc(state.Members, func(other filter.Member) bool { return other.ID == m.ID })
+		mu.Unlock()
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/hclfile"
+)
+
+// DefaultFile has the rules of a host.
+const DefaultFile = "/etc/allocnet/isolation.hcl"
+
+// Load reads the rules of a host, all of them or none. Only a file that does not exist has none: one that is empty was
+// truncated, and a link that leads nowhere had some. The error is an *hclfile.Error with all mistakes unless the file cannot be
+// read.
+func Load(file string) (Rules, error) {
+	text, err := files.Read(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if link := files.DanglingLink(file); link != "" {
+			return Rules{File: file}, errdefs.As(errdefs.Refused, fmt.Errorf("isolation in %s: the link %s leads nowhere: correct it, or remove it if there are no rules", file, link))
+		}
+		return Rules{File: file}, nil
+	}
+	if err != nil {
+		return Rules{File: file}, errdefs.As(errdefs.Refused, fmt.Errorf("isolation: %w", err))
+	}
+	return parse(file, text)
+}
+
+// allowBlock and egressBlock are rules in HCL.
+type allowBlock struct {
+	From  *selectorBlock `hcl:"from,block"`
+	To    *selectorBlock `hcl:"to,block"`
+	Ports hcl.Expression `hcl:"ports,optional"`
+}
+
+type egressBlock struct {
+	From  *selectorBlock `hcl:"from,block"`
+	To    *selectorBlock `hcl:"to,block"`
+	Ports hcl.Expression `hcl:"ports,optional"`
+	DNS   bool           `hcl:"dns,optional"`
+}
+
+func parse(file string, text []byte) (Rules, error) {
+	r := Rules{File: file}
+	body, err := hclfile.Parse(file, text)
+	if err != nil {
+		return r, err
+	}
+	v := values{names: map[string]hcl.Range{}}
+	blocks := v.Labelled(body, "allow", "egress")
+	for _, b := range blocks {
+		v.name(b)
+		if b.Type == "allow" {
+			r.Allow = append(r.Allow, v.allow(b))
+		} else {
+			r.Egress = append(r.Egress, v.egress(b))
+		}
+	}
+	if err := v.Err(); err != nil {
+		return Rules{File: file}, err
+	}
+	if len(blocks) == 0 {
+		return r, errdefs.As(errdefs.Refused, fmt.Errorf("isolation in %s: no rules: want blocks allow or egress, or remove the file if there are none", file))
+	}
+	return r, nil
+}
+
+func (v *values) allow(b *hcl.Block) Allow {
+	var read allowBlock
+	v.Decode(b.Body, &read)
+	v.require(b, "from", read.From)
+	v.require(b, "to", read.To)
+	a := Allow{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports)}
+	if a.From.Job+a.From.Group != "" && a.From.Namespace == "" {
+		v.Fault(read.From.Where, "from", `want namespace, too: who writes a job chooses its name and its groups. "*" is any`)
+	}
+	return a
+}
+
+// egress reads a rule that has a destination, or dns, or neither: then nothing is reached.
+func (v *values) egress(b *hcl.Block) Egress {
+	var read egressBlock
+	v.Decode(b.Body, &read)
+	v.require(b, "from", read.From)
+	e := Egress{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports), read.DNS}
+	if len(e.From.CIDRs) > 0 {
+		v.Fault(read.From.CIDRs.Range(), "cidrs", "want attachments, by namespace, job, group or network: rules egress limit nothing else")
+	}
+	if read.To != nil {
+		return e
+	}
+	if len(e.Ports) > 0 {
+		v.Fault(read.Ports.Range(), "ports", `want a block to, whose ports these are, as in to { cidrs = ["10.0.0.0/8"] }`)
+	}
+	if e.DNS {
+		e.Ports = dnsPorts
+	} else {
+		e.To = Selector{Network: noNetwork}
+	}
+	return e
+}
+
+// require reports a block that a rule lacks.
+func (v *values) require(b *hcl.Block, name string, found *selectorBlock) {
+	if found == nil {
+		v.Fault(b.DefRange, b.Type+" "+strconv.Quote(b.Labels[0]), fmt.Sprintf("want a block %s with namespace, job, group, network or cidrs", name))
+	}
+}

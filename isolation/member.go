@@ -1,0 +1,22 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolation
+
+import "net/netip"
+
+// Member is an attachment, as rules see it.
+type Member struct {
+	// ID is the container ID of the attachment, which is unique on a host.
+	ID string
+	// Network is the name of its network, and Level that network's.
+	Network string
+	Level   Level
+	// Namespace, Job and Group are the allocation's in the orchestrator; empty: unknown.
+	Namespace, Job, Group string
+	// Addresses are those of the attachment.
+	Addresses []netip.Addr
+	// Link is the interface of the host by which its packets are routed: the bridge, or the end of a ptp pair. Empty: it
+	// is on another host.
+	Link string
+}

@@ -137,6 +137,31 @@ func (f *flow) String() string {
 	return fmt.Sprintf("%s to %s %s%d %s %t", f.from.name, f.to.name, f.protocol, f.address.BitLen(), f.address, f.isPublished)
 }
 
+// decide is what the command line would answer for a flow.
+func (f *flow) decide(state filter.State) isolation.Decision {
+	var members []isolation.Member
+	end := func(p *party) (e isolation.End) {
+		e = isolation.End{Host: p.name == "host", Address: p.addresses[0]}
+		if f.address.Is6() {
+			e.Address = p.addresses[1]
+		}
+		for _, m := range members {
+			if m.ID == p.name {
+				e.Link = m.Link
+			}
+		}
+		return e
+	}
+	for _, m := range state.Members {
+		members = append(members, m.Member)
+	}
+	port := uint16(probePort)
+	if f.protocol == "icmp" {
+		port = 0
+	}
+	return isolation.Decide(state.Rules, members, isolation.Flow{From: end(f.from), To: end(f.to), Protocol: f.protocol, Port: port, Published: f.isPublished})
+}
+
 // flows are all between parties.
 func flows(all []*party) (cases []*flow) {
 	host := all[0]
@@ -240,6 +265,9 @@ func TestRootMatrix(t *testing.T) {
 	cases, want := flows(all), map[string]bool{}
 	for _, f := range cases {
 		want[f.String()] = wanted(f.from, f.to, f.protocol, f.isPublished)
+		if decided := f.decide(state); decided.Allowed != want[f.String()] {
+			t.Errorf("%s: isolation.Decide says %t by %d %s", f, decided.Allowed, decided.Rule, decided.By)
+		}
 	}
 	connections := map[string]func(string){}
 	p.require(t, want, func(round string) {

@@ -164,6 +164,30 @@ func TestRootRepaired(t *testing.T) {
 	})
 }
 
+// TestRootForeignPort: on a bridge with a port to other machines the host answers for none, and the neighbours are apart all the same.
+func TestRootForeignPort(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		run(t, "ip", "link", "add", "uplink", "master", "br0", "type", "vxlan", "id", "1", "dstport", "4789")
+		m := state.Members[0]
+		err := filter.Add(t.Context(), state.Rules, m, source(filter.State{Rules: state.Rules}))
+		if err == nil || !strings.Contains(err.Error(), "the bridge br0 has the port uplink, of the kind vxlan") {
+			t.Errorf("the error is %v", err)
+		}
+		if value := run(t, "sysctl", "-n", "net.ipv4.conf.br0.proxy_arp_pvlan"); strings.TrimSpace(value) != "0" {
+			t.Errorf("proxy_arp_pvlan is %s", value)
+		}
+		if apart := run(t, "nft", "list", "set", "bridge", "allocnet-isolation", "apart"); !strings.Contains(apart, m.End) {
+			t.Errorf("it is not apart: %s", apart)
+		}
+		err = filter.Remove(t.Context(), state.Rules, m)
+		requireNothing(t)
+		return err
+	})
+}
+
 // TestRootAtTheSameTime: what several add and remove at the same time is complete in the end, also while rules change.
 func TestRootAtTheSameTime(t *testing.T) {
 	roottest.Require(t)

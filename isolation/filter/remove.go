@@ -62,7 +62,7 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 		err = removeFound(s, m.ID)
 	}
 	if err == nil {
-		err = removeUnused(s, len(rules.Allow)+len(rules.Egress) > 0)
+		err = removeUnused(s, len(rules.Egress) > 0)
 	}
 	if err != nil {
 		return fmt.Errorf("isolation: remove %s: %w", m.ID, err)
@@ -124,9 +124,9 @@ func removeFound(s *netfilter.Socket, id string) error {
 }
 
 // removeUnused removes the tables if no attachment needs them.
-func removeUnused(s *netfilter.Socket, hasRules bool) error {
+func removeUnused(s *netfilter.Socket, hasEgress bool) error {
 	sets := []string{guarded, apart, isolated + ip4.suffix, isolated + ip6.suffix}
-	if hasRules {
+	if hasEgress {
 		sets = append(sets, members+ip4.suffix, members+ip6.suffix)
 	}
 	err := s.Change(func(b *netfilter.Batch) error {

@@ -79,12 +79,12 @@ func requireNothing(t *testing.T) {
 	}
 }
 
-// TestRootNotUsed: without isolation nothing is made, also by attachments that have none.
+// TestRootNotUsed: without isolation nothing is made, also by attachments that have none, and rules that allow what is not denied.
 func TestRootNotUsed(t *testing.T) {
 	roottest.Require(t)
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
-		state := filter.State{Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
+		state := filter.State{Rules: isolation.Rules{Allow: mixed().Rules.Allow}, Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
 		err := errors.Join(filter.Add(t.Context(), state.Rules, state.Members[0], source(state)), filter.Apply(t.Context(), source(state)), filter.Remove(t.Context(), state.Rules, state.Members[0]))
 		requireComplete(t, state)
 		requireNothing(t)

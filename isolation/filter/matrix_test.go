@@ -4,12 +4,18 @@
 package filter_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/isolation/filter"
 )
@@ -301,5 +307,44 @@ func TestRootMatrix(t *testing.T) {
 	t.Logf("%d flows, %d of them allowed; %d connections of before", len(want), allowed, len(before))
 	if len(want) < 200 || allowed < 100 || len(want)-allowed < 100 {
 		t.Errorf("%d flows, %d of them allowed: too few", len(want), allowed)
+	}
+}
+
+// TestRootChangedUnderTraffic: while rules change, and all is made anew, no packet of a denied flow arrives, and a connection that is allowed
+// goes on.
+func TestRootChangedUnderTraffic(t *testing.T) {
+	roottest.Require(t)
+	all := attackers()
+	state := filter.State{Rules: matrixRules}
+	for i, p := range all {
+		state.Members = append(state.Members, p.member(i))
+	}
+	h, p := build(t, append(parties()[:2], all...), func() filter.State { return state })
+	web, db, other := all[0], all[1], all[2]
+	write := web.connect(t, netip.AddrPortFrom(db.addresses[0], probePort), "begun 0")
+	sandbox.Eventually(t, "a connection begins", func() bool { return p.has("begun 0") })
+	ctx, stop := context.WithCancel(t.Context())
+	var sent atomic.Int64
+	var group errgroup.Group
+	group.Go(func() error {
+		for ; ctx.Err() == nil; sent.Add(1) {
+			for _, to := range db.addresses {
+				other.send("udp", 0, netip.AddrPortFrom(to, probePort), "denied")
+				web.send("udp", 0, netip.AddrPortFrom(to, probePort), "denied")
+			}
+		}
+		return nil
+	})
+	others := filter.State{Members: state.Members, Rules: isolation.Rules{Allow: slices.Clone(matrixRules.Allow[:1])}}
+	others.Rules.Allow[0].Name = "the same with another name"
+	for i := range 20 {
+		before := sent.Load()
+		h.in(t, h.Namespace, func() error { return filter.Apply(t.Context(), source([]filter.State{others, state}[i%2])) })
+		text := fmt.Sprintf("line %d", i)
+		sandbox.Eventually(t, "the connection goes on", func() bool { write(text); return p.has(text) && sent.Load() > before+20 })
+	}
+	stop()
+	if err := group.Wait(); err != nil || p.has("denied") {
+		t.Errorf("a denied packet has arrived: %t, of %d; %v", p.has("denied"), sent.Load(), err)
 	}
 }

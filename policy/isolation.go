@@ -4,8 +4,11 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+
+	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/isolation"
@@ -98,12 +101,15 @@ func CheckBridges(n *cniconf.Network, others []*cniconf.Network) error {
 	if err != nil {
 		return err
 	}
-	for _, other := range others {
-		theirs, err := Of(other)
-		if err != nil || other == n || other.Name == n.Name || !rules.parts(theirs.Rules) {
-			continue
-		}
-		if bridge := commonBridge(n, other); bridge != "" {
+	for _, bridge := range bridgesOf(n) {
+		for _, other := range others {
+			if other.Name == n.Name || !mayHave(other, bridge) || !slices.Contains(bridgesOf(other), bridge) {
+				continue
+			}
+			theirs, err := Of(other)
+			if err != nil || !rules.parts(theirs.Rules) {
+				continue
+			}
 			return refuse(fmt.Errorf("policy in %s: isolation %q: network %q has the bridge %s of network %q, whose isolation is %q (%s): give one of them a bridge of its own, or both %q",
 				rules.File, rules.Level(), n.Name, bridge, other.Name, theirs.Level(), theirs.File, isolation.Strict))
 		}
@@ -117,12 +123,21 @@ func (r Rules) parts(other Rules) bool {
 	return levels != [2]isolation.Level{isolation.None, isolation.None} && levels != [2]isolation.Level{isolation.Strict, isolation.Strict}
 }
 
-// commonBridge returns the name of a bridge that both networks have; empty for none.
-func commonBridge(n, other *cniconf.Network) string {
+// defaultBridge is that of a plugin without the key.
+const defaultBridge = "cni0"
+
+// mayHave tells whether a network can have a bridge, without decoding it: each attach asks that of all networks.
+func mayHave(n *cniconf.Network, bridge string) bool {
+	return slices.ContainsFunc(n.List.Plugins, func(p *libcni.PluginConfig) bool {
+		return p.Network.Type == "bridge" && (bridge == defaultBridge || bytes.Contains(p.Bytes, []byte(bridge)) || bytes.ContainsRune(p.Bytes, '\\'))
+	})
+}
+
+func bridgesOf(n *cniconf.Network) (bridges []string) {
 	for _, p := range n.Chain() {
-		if p.Type == "bridge" && p.Bridge != "" && slices.ContainsFunc(other.Chain(), func(o cniconf.Plugin) bool { return o.Type == "bridge" && o.Bridge == p.Bridge }) {
-			return p.Bridge
+		if p.Type == "bridge" && p.Bridge != "" {
+			bridges = append(bridges, p.Bridge)
 		}
 	}
-	return ""
+	return bridges
 }

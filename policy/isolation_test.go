@@ -120,6 +120,12 @@ func TestCheckBridges(t *testing.T) {
 			}
 		}
 	}
+	for first, second := range map[string]string{`"bridge": "br0"`: `"bridge": "\u0062r0"`, `"isGateway": true`: `"isGateway": false`, `"bridge": "cni0"`: `"isGateway": false`, `"isGateway": false`: `"bridge": "cni0"`, `"isDefaultGateway": true`: `"Bridge": "cni0"`} {
+		n, other := network(t, "n", "{}", `{"type": "bridge", `+first+`}`), network(t, "other", `{"isolation": "network"}`, `{"type": "bridge", `+second+`}`)
+		if CheckBridges(n, []*cniconf.Network{other}) == nil || CheckBridges(other, []*cniconf.Network{n}) == nil {
+			t.Errorf("%s and %s are not one bridge", first, second)
+		}
+	}
 	if err := CheckBridges(of("n", "strict", "br0"), []*cniconf.Network{network(t, "other", "{}", `{"type": "ptp"}`), of("n", "none", "br0")}); err != nil {
 		t.Errorf("without a common bridge: %v", err)
 	}

@@ -34,6 +34,8 @@ type Batch struct {
 	again bool
 	// isGuarded is whether the kernel refuses the batch if the rules have changed since they were listed.
 	isGuarded bool
+	// isGuardedAlways is whether it is refused, too, if the rules change all the time: then the error is ERESTART.
+	isGuardedAlways bool
 	// keySets numbers those that the batch makes.
 	keySets uint32
 	// echoes are called with the handles of rules that the kernel echoes, in their order.
@@ -55,7 +57,7 @@ func (s *Socket) Change(fill func(*Batch) error) (err error) {
 		if err = fill(b); err != nil {
 			return err
 		}
-		b.isGuarded = b.isGuarded && attempt < guardedAttempts
+		b.isGuarded = b.isGuarded && (attempt < guardedAttempts || b.isGuardedAlways)
 		if err = s.send(b); err == nil {
 			return nil
 		}
@@ -193,6 +195,12 @@ func (b *Batch) addSet(t *Table, s *Set, id int) {
 			text(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name), text(unix.NFTA_SET_ELEM_LIST_SET, s.Name), b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements...),
 		})
 	}
+}
+
+// GuardAlways is Guard, also if the rules change all the time: then the batch fails.
+func (b *Batch) GuardAlways() {
+	b.Guard()
+	b.isGuardedAlways = true
 }
 
 // AddTable makes a table, without what is in it, unless it is there.

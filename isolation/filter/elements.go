@@ -30,7 +30,7 @@ type elements struct {
 func (e *elements) add(family netfilter.Family, set string, element netfilter.Element, parts ...[]byte) {
 	element.Key = netfilter.Key(parts...)
 	if element.Comment == "" {
-		element.Comment = shortened(e.ID)
+		element.Comment = ownerText(e.ID)
 	}
 	e.all = append(e.all, placed{family, set, element, false})
 }
@@ -47,7 +47,7 @@ func (m *Member) isIsolated() bool { return m.Level != isolation.None && m.Level
 
 // isApart is whether the bridge forwards nothing from it or to it.
 func (m *Member) isApart(k *kind) bool {
-	return m.Bridge != "" && (m.Level == isolation.Strict || len(k.egress) > 0)
+	return m.End != "" && m.Bridge != "" && (m.Level == isolation.Strict || len(k.egress) > 0)
 }
 
 func suffixOf(a netip.Addr) string {
@@ -57,14 +57,14 @@ func suffixOf(a netip.Addr) string {
 	return ip6.suffix
 }
 
-// elementsOf returns those that an attachment has to have.
+// elementsOf returns those that an attachment has to have, as far as it is known.
 func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
 	e := &elements{Member: m}
-	if m.Antispoof {
+	if m.Antispoof && m.End != "" {
 		e.guard()
 	}
 	if m.isApart(k) {
-		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: shortened(m.ID) + " on " + m.Bridge}, netfilter.LinkKey(m.End))
+		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: ownerText(m.ID) + onBridge + m.Bridge}, netfilter.LinkKey(m.End))
 	}
 	if m.Link == "" {
 		return e.all
@@ -116,9 +116,14 @@ func (e *elements) guard() {
 	end, family := netfilter.LinkKey(e.End), netfilter.INet
 	if e.Bridge != "" {
 		family = netfilter.Bridge
-		e.add(family, macs, netfilter.Element{}, end, e.MAC)
 	}
 	e.add(family, guarded, netfilter.Element{}, end)
+	if e.Bridge != "" {
+		if len(e.MAC) != macLength { // it is recorded, and not made yet: nothing comes from it
+			return
+		}
+		e.add(family, macs, netfilter.Element{}, end, e.MAC)
+	}
 	for _, a := range e.sources() {
 		e.add(family, own+suffixOf(a), netfilter.Element{}, end, a.AsSlice())
 		switch {

@@ -4,12 +4,18 @@
 package filter_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/isolation/filter"
 )
@@ -137,6 +143,31 @@ func (f *flow) String() string {
 	return fmt.Sprintf("%s to %s %s%d %s %t", f.from.name, f.to.name, f.protocol, f.address.BitLen(), f.address, f.isPublished)
 }
 
+// decide is what the command line would answer for a flow.
+func (f *flow) decide(state filter.State) isolation.Decision {
+	var members []isolation.Member
+	end := func(p *party) (e isolation.End) {
+		e = isolation.End{Host: p.name == "host", Address: p.addresses[0]}
+		if f.address.Is6() {
+			e.Address = p.addresses[1]
+		}
+		for _, m := range members {
+			if m.ID == p.name {
+				e.Link = m.Link
+			}
+		}
+		return e
+	}
+	for _, m := range state.Members {
+		members = append(members, m.Member)
+	}
+	port := uint16(probePort)
+	if f.protocol == "icmp" {
+		port = 0
+	}
+	return isolation.Decide(state.Rules, members, isolation.Flow{From: end(f.from), To: end(f.to), Protocol: f.protocol, Port: port, Published: f.isPublished})
+}
+
 // flows are all between parties.
 func flows(all []*party) (cases []*flow) {
 	host := all[0]
@@ -240,6 +271,9 @@ func TestRootMatrix(t *testing.T) {
 	cases, want := flows(all), map[string]bool{}
 	for _, f := range cases {
 		want[f.String()] = wanted(f.from, f.to, f.protocol, f.isPublished)
+		if decided := f.decide(state); decided.Allowed != want[f.String()] {
+			t.Errorf("%s: isolation.Decide says %t by %d %s", f, decided.Allowed, decided.Rule, decided.By)
+		}
 	}
 	connections := map[string]func(string){}
 	p.require(t, want, func(round string) {
@@ -273,5 +307,44 @@ func TestRootMatrix(t *testing.T) {
 	t.Logf("%d flows, %d of them allowed; %d connections of before", len(want), allowed, len(before))
 	if len(want) < 200 || allowed < 100 || len(want)-allowed < 100 {
 		t.Errorf("%d flows, %d of them allowed: too few", len(want), allowed)
+	}
+}
+
+// TestRootChangedUnderTraffic: while rules change, and all is made anew, no packet of a denied flow arrives, and a connection that is allowed
+// goes on.
+func TestRootChangedUnderTraffic(t *testing.T) {
+	roottest.Require(t)
+	all := attackers()
+	state := filter.State{Rules: matrixRules}
+	for i, p := range all {
+		state.Members = append(state.Members, p.member(i))
+	}
+	h, p := build(t, append(parties()[:2], all...), func() filter.State { return state })
+	web, db, other := all[0], all[1], all[2]
+	write := web.connect(t, netip.AddrPortFrom(db.addresses[0], probePort), "begun 0")
+	sandbox.Eventually(t, "a connection begins", func() bool { return p.has("begun 0") })
+	ctx, stop := context.WithCancel(t.Context())
+	var sent atomic.Int64
+	var group errgroup.Group
+	group.Go(func() error {
+		for ; ctx.Err() == nil; sent.Add(1) {
+			for _, to := range db.addresses {
+				other.send("udp", 0, netip.AddrPortFrom(to, probePort), "denied")
+				web.send("udp", 0, netip.AddrPortFrom(to, probePort), "denied")
+			}
+		}
+		return nil
+	})
+	others := filter.State{Members: state.Members, Rules: isolation.Rules{Allow: slices.Clone(matrixRules.Allow[:1])}}
+	others.Rules.Allow[0].Name = "the same with another name"
+	for i := range 20 {
+		before := sent.Load()
+		h.in(t, h.Namespace, func() error { return filter.Apply(t.Context(), source([]filter.State{others, state}[i%2])) })
+		text := fmt.Sprintf("line %d", i)
+		sandbox.Eventually(t, "the connection goes on", func() bool { write(text); return p.has(text) && sent.Load() > before+20 })
+	}
+	stop()
+	if err := group.Wait(); err != nil || p.has("denied") {
+		t.Errorf("a denied packet has arrived: %t, of %d; %v", p.has("denied"), sent.Load(), err)
 	}
 }

@@ -30,10 +30,12 @@ type Member struct {
 	Antispoof bool
 }
 
+const macLength = 6
+
 // linkLocal returns the address that the kernel makes of the MAC (RFC 4291, appendix A). Another one of the link may not be used by what
 // is guarded: it could be that of the gateway.
 func (m *Member) linkLocal() (netip.Addr, bool) {
-	if len(m.MAC) != 6 {
+	if len(m.MAC) != macLength {
 		return netip.Addr{}, false
 	}
 	a := [16]byte{0: 0xfe, 1: 0x80, 8: m.MAC[0] ^ 2, 9: m.MAC[1], 10: m.MAC[2], 11: 0xff, 12: 0xfe, 13: m.MAC[3], 14: m.MAC[4], 15: m.MAC[5]}
@@ -44,7 +46,9 @@ func (m *Member) linkLocal() (netip.Addr, bool) {
 func (m *Member) sources() []netip.Addr {
 	all := make([]netip.Addr, 0, len(m.Addresses)+1)
 	for _, a := range m.Addresses {
-		all = append(all, a.Unmap())
+		if a.IsValid() {
+			all = append(all, a.Unmap())
+		}
 	}
 	if local, ok := m.linkLocal(); ok {
 		all = append(all, local)

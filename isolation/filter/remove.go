@@ -62,7 +62,7 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 		err = removeFound(s, m.ID)
 	}
 	if err == nil {
-		err = removeUnused(s, len(rules.Allow)+len(rules.Egress) > 0)
+		err = removeUnused(s, len(rules.Egress) > 0)
 	}
 	if err != nil {
 		return fmt.Errorf("isolation: remove %s: %w", m.ID, err)
@@ -84,7 +84,7 @@ func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
 		if err != nil {
 			return err
 		}
-		if !ok || ownerOf(e) != shortened(m.ID) {
+		if !ok || ownerOf(e) != ownerText(m.ID) {
 			return unix.ENOENT
 		}
 	}
@@ -112,7 +112,7 @@ func removeFound(s *netfilter.Socket, id string) error {
 			for _, set := range slices.Sorted(maps.Keys(l.sets)) {
 				var gone []netfilter.Element
 				for _, e := range l.sets[set] {
-					if id != "" && ownerOf(e) == shortened(id) {
+					if id != "" && ownerOf(e) == ownerText(id) {
 						gone = append(gone, e)
 					}
 				}
@@ -124,13 +124,13 @@ func removeFound(s *netfilter.Socket, id string) error {
 }
 
 // removeUnused removes the tables if no attachment needs them.
-func removeUnused(s *netfilter.Socket, hasRules bool) error {
+func removeUnused(s *netfilter.Socket, hasEgress bool) error {
 	sets := []string{guarded, apart, isolated + ip4.suffix, isolated + ip6.suffix}
-	if hasRules {
+	if hasEgress {
 		sets = append(sets, members+ip4.suffix, members+ip6.suffix)
 	}
-	return s.Change(func(b *netfilter.Batch) error {
-		b.Guard()
+	err := s.Change(func(b *netfilter.Batch) error {
+		b.GuardAlways()
 		for _, f := range families {
 			for _, set := range sets {
 				found, err := s.Elements(&netfilter.Table{Family: f, Name: name}, set)
@@ -150,6 +150,10 @@ func removeUnused(s *netfilter.Socket, hasRules bool) error {
 		}
 		return nil
 	})
+	if errors.Is(err, unix.ERESTART) { // it changes all the time: another attachment may need them, and the next one that goes looks again
+		return nil
+	}
+	return err
 }
 
 // Owners returns the IDs of the attachments that have something in the tables.

@@ -52,9 +52,31 @@ func (h *host) route() error {
 				addresses = append(addresses, h.members[i].Addresses...)
 			}
 		}
+		if err := checkPorts(bridgeName); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
 		failed = errors.Join(failed, setRouted(bridgeName, true), proxy(bridgeName, addresses))
 	}
 	return failed
+}
+
+// checkPorts refuses a bridge with a port to other machines: the host would answer for these, too, and take their packets.
+func checkPorts(bridgeName string) error {
+	link, err := netlink.LinkByName(bridgeName)
+	if err != nil {
+		return fmt.Errorf("isolation: get link %s: %w", bridgeName, err)
+	}
+	ports, err := netns.PortsOf(link)
+	if err != nil {
+		return err
+	}
+	for _, port := range ports {
+		if port.Type() != "veth" {
+			return fmt.Errorf("isolation: the bridge %s has the port %s, of the kind %s, so the host cannot answer for its allocations: use level network, and no rules egress, or a bridge with ports of allocations only", bridgeName, port.Attrs().Name, port.Type())
+		}
+	}
+	return nil
 }
 
 // setRouted makes the settings of a bridge, or those of a new link. A host without IPv6 has no such keys, and a bridge that is gone none.

@@ -97,13 +97,23 @@ func rule(comment string, parts ...match) netfilter.Rule {
 	return netfilter.Rule{Comment: shortened(comment), Exprs: slices.Concat(parts...)}
 }
 
+// mostComment is less than nft reads of a comment: a bridge may follow.
+const mostComment = 100
+
+// ownerText is the comment of an element of an attachment.
+func ownerText(id string) string {
+	if len(id) <= mostComment {
+		return id
+	}
+	return shortened(id)[:mostComment/2] + sum([]byte(id))
+}
+
 // shortened is a comment as long as nft reads one.
 func shortened(comment string) string {
-	const most = 120
-	if len(comment) <= most {
+	if len(comment) <= mostComment {
 		return comment
 	}
-	cut := most
+	cut := mostComment
 	for cut > 0 && comment[cut]&0xc0 == 0x80 { // within a character
 		cut--
 	}

@@ -35,7 +35,7 @@ func Guard(ctx context.Context, id, end, bridgeName string) error {
 			}
 			t.bring(b, l)
 		}
-		b.AddElements(&t.Table, guarded, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: shortened(id)}})
+		b.AddElements(&t.Table, guarded, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: ownerText(id)}})
 		return nil
 	})
 }

@@ -79,12 +79,12 @@ func requireNothing(t *testing.T) {
 	}
 }
 
-// TestRootNotUsed: without isolation nothing is made, also by attachments that have none.
+// TestRootNotUsed: without isolation nothing is made, also by attachments that have none, and rules that allow what is not denied.
 func TestRootNotUsed(t *testing.T) {
 	roottest.Require(t)
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
-		state := filter.State{Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
+		state := filter.State{Rules: isolation.Rules{Allow: mixed().Rules.Allow}, Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
 		err := errors.Join(filter.Add(t.Context(), state.Rules, state.Members[0], source(state)), filter.Apply(t.Context(), source(state)), filter.Remove(t.Context(), state.Rules, state.Members[0]))
 		requireComplete(t, state)
 		requireNothing(t)
@@ -161,6 +161,30 @@ func TestRootRepaired(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// TestRootForeignPort: on a bridge with a port to other machines the host answers for none, and the neighbours are apart all the same.
+func TestRootForeignPort(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		run(t, "ip", "link", "add", "uplink", "master", "br0", "type", "vxlan", "id", "1", "dstport", "4789")
+		m := state.Members[0]
+		err := filter.Add(t.Context(), state.Rules, m, source(filter.State{Rules: state.Rules}))
+		if err == nil || !strings.Contains(err.Error(), "the bridge br0 has the port uplink, of the kind vxlan") {
+			t.Errorf("the error is %v", err)
+		}
+		if value := run(t, "sysctl", "-n", "net.ipv4.conf.br0.proxy_arp_pvlan"); strings.TrimSpace(value) != "0" {
+			t.Errorf("proxy_arp_pvlan is %s", value)
+		}
+		if apart := run(t, "nft", "list", "set", "bridge", "allocnet-isolation", "apart"); !strings.Contains(apart, m.End) {
+			t.Errorf("it is not apart: %s", apart)
+		}
+		err = filter.Remove(t.Context(), state.Rules, m)
+		requireNothing(t)
+		return err
 	})
 }
 

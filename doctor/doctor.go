@@ -50,6 +50,10 @@ type Doctor struct {
 	// else is wrong with them. Default: they are not examined.
 	CheckKeys func(*cniconf.Network) error
 	Warnings  func(*cniconf.Network) []string
+	// IsolationFile has the rules of isolation. Default: isolation.DefaultFile.
+	IsolationFile string
+	// AgentSilent returns why no agent answers on this host. Nil: it is not examined.
+	AgentSilent func(context.Context) error
 	// StateDir is the directory of the records.
 	StateDir string
 	// PoolSource connects to a pool of allocnet-ipam. Nil: pools are not examined.
@@ -76,6 +80,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	masters(r, networks, netns.HasLinkNamed)
 	overlaps(r, networks)
 	sharedRanges(r, networks)
+	d.isolation(ctx, r, networks)
 	links := sync.OnceValues(netns.OwnInterfaces)
 	subnetsOfHost(r, networks, links)
 	managedLinks(r, links, running("/proc"), outputOf(ctx))

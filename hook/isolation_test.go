@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -128,7 +129,7 @@ func (c *fakeChain) keepApart(call fakeCall, result []byte) error {
 		return err
 	}
 	parsed.Interfaces[0].Name = c.apart.End
-	return (&plugin.Call{Isolation: c.apart}).Admit("iso0", parsed.Interfaces[1].Mac, parsed)
+	return (&plugin.Call{Isolation: c.apart}).Admit("iso0", cmp.Or(c.world.firstMAC, parsed.Interfaces[1].Mac), parsed)
 }
 
 // unlink does what follows the removal of links, and tells of links that nothing keeps apart any more.
@@ -211,6 +212,41 @@ func TestIsolationIsRecordedFirst(t *testing.T) {
 	if ids := w.filter.ids(); len(ids) != 1 {
 		t.Errorf("the host keeps apart %v, want web alone", ids)
 	}
+}
+
+// TestIsolationOfAnotherMAC: if a later plugin gives the interface another MAC, that one is admitted.
+func TestIsolationOfAnotherMAC(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Strict))
+	w.firstMAC = "02:00:00:00:00:fe"
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	w.wantApart()
+	if mac := w.filter.members["own"].MAC.String(); mac == w.firstMAC || !strings.HasPrefix(mac, "02:00:") {
+		t.Errorf("admitted is the MAC %s, want that of the result", mac)
+	}
+}
+
+// TestIsolationOutlastsTheLink: what keeps an attachment apart goes after its links, and before its addresses can be given out again.
+func TestIsolationOutlastsTheLink(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Strict))
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	removed := 0
+	w.filter.effect = func(name string, change func() error) error {
+		if strings.HasPrefix(name, "remove ") {
+			removed++
+			if left := w.namespaces.interfaces(runtimeNetns); slices.Contains(left, "net1") {
+				t.Errorf("%s while the interfaces are %v", name, left)
+			}
+		}
+		return change()
+	}
+	if err := teardown("runtime")(w); err != nil || removed != 1 {
+		t.Errorf("%v, removed %d times, want once", err, removed)
+	}
+	w.wantNothing()
 }
 
 // TestIsolationRepaired: what the host lost it gets again, with the level that the network has by now, and a report changes nothing.

@@ -80,6 +80,8 @@ type world struct {
 	namespaces *fakeNamespaces
 	killer     *killer
 	filter     *fakeFilter
+	// firstMAC is the one that an interface is made with, before later plugins give it that of the result; empty: they do not.
+	firstMAC string
 
 	mu sync.Mutex
 	// objects are what plugins made outside of namespaces: by plugin, container ID

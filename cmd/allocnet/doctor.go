@@ -8,9 +8,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cmd/allocnet/cluster"
 	"github.com/allocnet/allocnet/doctor"
@@ -73,9 +76,10 @@ func examine(cmd *cobra.Command, s *cli.Settings) (*doctor.Report, error) {
 	d := doctor.Doctor{
 		ConfDirs: c.ConfDirs, NomadConfDir: s.NomadDir, PluginDirs: c.PluginDirs,
 		StateDir: c.StateDir, PoolSource: cluster.PoolSource,
-		WhyPlugins: c.WhyPlugins,
-		CheckKeys:  c.CheckKeys,
-		Warnings:   c.Warnings,
+		WhyPlugins:  c.WhyPlugins,
+		CheckKeys:   c.CheckKeys,
+		Warnings:    c.Warnings,
+		AgentSilent: agentSilent,
 	}
 	askNomad(cmd.Context(), &d)
 	if d.Unprivileged = cli.RequireRoot() != nil; !d.Unprivileged {
@@ -90,6 +94,15 @@ func examine(cmd *cobra.Command, s *cli.Settings) (*doctor.Report, error) {
 		}
 	}
 	return d.Examine(cmd.Context()), nil
+}
+
+// agentSilent returns why no agent listens on this host.
+func agentSilent(ctx context.Context) error {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", api.DefaultSocket)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func printReport(w io.Writer, r *doctor.Report) error {

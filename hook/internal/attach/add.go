@@ -110,6 +110,9 @@ func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attach
 	if a.Result, err = onrecord.EncodeResult(result, c.List.CNIVersion); err != nil {
 		return nil, err
 	}
+	if err := isolate.Readmit(ctx, o, a); err != nil {
+		return nil, err
+	}
 	call.Attachment = *a
 	return c, w.CheckResult(call)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -73,6 +74,24 @@ func (s seam) admit(bridge, mac string, addresses []netip.Addr) error {
 		return err
 	}
 	return s.change(s.add)
+}
+
+// Readmit has the host know the MAC of an attachment that a later plugin of its chain has given it, as tuning does, and no other one.
+func Readmit(ctx context.Context, o *operation.Operation, a *state.Attachment) error {
+	if a.Isolation == nil || a.Isolation.MAC == "" {
+		return nil
+	}
+	mac, _ := inside(*a)
+	if mac == "" || netns.SameMAC(mac, a.Isolation.MAC) {
+		return nil
+	}
+	at := *a.Isolation
+	at.MAC = mac
+	a.Isolation = &at
+	if err := o.Lock.Write(*a); err != nil {
+		return err
+	}
+	return host{o.Config, o.Store}.apply(ctx)
 }
 
 // add has the host know the attachment, if it can.

@@ -1,0 +1,51 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestIsolation: a mistake in the rules, networks of two levels on one bridge, and an agent that is missing where it is needed are told.
+func TestIsolation(t *testing.T) {
+	const network = `{"cniVersion": "1.0.0", "name": %q, "allocnet": {%s}, "plugins": [{"type": "bridge", "bridge": %q, "isGateway": true, "ipam": {"type": "static"}}]}`
+	for name, test := range map[string]struct {
+		rules, level, bridge string
+		want                 []string
+	}{
+		"nothing is isolated": {},
+		"strict":              {level: `"isolation": "strict"`, want: []string{"no agent answers"}},
+		"one bridge":          {level: `"isolation": "strict"`, bridge: "br0", want: []string{"has the bridge br0", "has the bridge br0", "no agent answers"}},
+		"a mistake":           {rules: "allow \"a\" {\n  form {}\n}\n", want: []string{"isolation.hcl:2"}},
+		"egress":              {rules: "egress \"a\" {\n  from { namespace = \"batch\" }\n  to { cidrs = [\"10.0.0.0/8\"] }\n}\n", want: []string{"no agent answers"}},
+	} {
+		file := filepath.Join(t.TempDir(), "isolation.hcl")
+		if test.rules != "" {
+			if err := os.WriteFile(file, []byte(test.rules), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bridge := "br1"
+		if test.bridge != "" {
+			bridge = test.bridge
+		}
+		networks := load(t, map[string]string{"a.conflist": fmt.Sprintf(network, "a", test.level, "br0"), "b.conflist": fmt.Sprintf(network, "b", "", bridge)})
+		d, r := &Doctor{IsolationFile: file, AgentSilent: func(context.Context) error { return errors.New("no such file") }}, &Report{}
+		d.isolation(t.Context(), r, networks)
+		for i, f := range r.Findings {
+			if i >= len(test.want) || !strings.Contains(f.Problem, test.want[i]) {
+				t.Errorf("%s: found %+v, want %q", name, f, test.want)
+			}
+		}
+		if len(r.Findings) != len(test.want) {
+			t.Errorf("%s: found %+v, want %q", name, r.Findings, test.want)
+		}
+	}
+}

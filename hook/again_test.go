@@ -7,8 +7,10 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -62,5 +64,21 @@ func TestKilledExtendAgainKeepsAttached(t *testing.T) {
 		if !slices.Equal(got, before) && !slices.Equal(got, after) {
 			t.Errorf("killed before %q: the namespace has %v, want %v or %v", effect, got, before, after)
 		}
+	}
+}
+
+// TestFailedUndoIsTold: what an Extend that fails has attached and cannot detach is part of its error, and stays on record.
+func TestFailedUndoIsTold(t *testing.T) {
+	m := newMemory(t, nil)
+	m.network(t, "a", "first-a")
+	m.network(t, "b", "first-b")
+	path := m.namespaces.create("/run/netns/runtime")
+	m.exec.answer = func(_ context.Context, c fakeCall) (bool, []byte, error) {
+		text := c.String()
+		return strings.HasPrefix(text, "ADD first-b") || strings.HasPrefix(text, "DEL first-a"), nil, permanent
+	}
+	_, err := m.Extend(t.Context(), Request{ID: "w1", Netns: path, Networks: []selection.Element{{Name: "a"}, {Name: "b"}}})
+	if err == nil || !strings.Contains(err.Error(), "undo: ") || errdefs.Of(err) != errdefs.Failed {
+		t.Errorf("%v, want what could not be undone", err)
 	}
 }

@@ -33,6 +33,12 @@ func TestRootIPv6IsOff(t *testing.T) {
 		if err := AddHostAddress(link, v6); !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "net.ipv6.conf.br0.disable_ipv6=0") {
 			t.Errorf("IPv6: %v", err)
 		}
+		if err := errors.Join(sysctls.Set("net/ipv6/conf/br0/disable_ipv6", "0"), AddHostAddress(link, v6)); err != nil {
+			return err
+		}
+		if err := AddHostAddress(link, v6); !errors.Is(err, unix.EEXIST) || strings.Contains(err.Error(), "switched off") {
+			t.Errorf("an address that is there: %v", err)
+		}
 		return nil
 	})
 }

@@ -4,7 +4,9 @@
 package iface
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -58,5 +60,37 @@ func TestRootPairsOfNamespaces(t *testing.T) {
 	}
 	if err := netlink.LinkDel(host); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRootGuardedBeforeUp: the end on the host has the name that is on record, and is guarded before it is up; if that fails it stays down.
+func TestRootGuardedBeforeUp(t *testing.T) {
+	roottest.Require(t)
+	namespace, err := ns.TempNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	for _, want := range []error{nil, errors.New("no table")} {
+		guarded := false
+		c := &plugin.Call{IfName: "eth0", Netns: namespace.Path(), Isolation: &plugin.Isolation{End: "veth0badcafe", Guard: func(bridge string) error {
+			link, err := netlink.LinkByName("veth0badcafe")
+			guarded = err == nil && bridge == "br0" && link.Attrs().Flags&net.FlagUp == 0
+			return want
+		}}}
+		_, _, err := AddVeth(c, namespace, 1500, "", "br0")
+		if !errors.Is(err, want) || !guarded {
+			t.Errorf("%v, want %v; guarded while it is down: %t", err, want, guarded)
+		}
+		link, err := netlink.LinkByName("veth0badcafe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isUp := link.Attrs().Flags&net.FlagUp != 0; isUp != (want == nil) {
+			t.Errorf("after %v the end is up: %t", want, isUp)
+		}
+		if err := netlink.LinkDel(link); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -270,3 +270,46 @@ func TestManyClaimAtOnce(t *testing.T) {
 		t.Errorf("claimed %s, %v, want the last free block", got, err)
 	}
 }
+
+// contested is a store in which another host makes the pool's configuration at the same time.
+type contested struct {
+	*storetest.Fake
+	made bool
+}
+
+func (s *contested) Create(ctx context.Context, path string, content []byte) (uint64, error) {
+	index, err := s.Fake.Create(ctx, path, content)
+	if err == nil && !s.made && path == ipam.PoolPath("lab") {
+		s.made = true
+		return 0, ipam.ErrConflict
+	}
+	return index, err
+}
+
+// TestAgreesAtTheSameTime: a host whose configuration another one has stored at the same time finds that one.
+func TestAgreesAtTheSameTime(t *testing.T) {
+	s := &contested{Fake: &storetest.Fake{}}
+	if _, err := claim(t, testHost(t, s, "a"), ipam.IPv4); err != nil || !s.made {
+		t.Errorf("%v, and the configuration was made by another: %t", err, s.made)
+	}
+}
+
+// TestAdoptCannotBeRecorded: without a record of when a block was found unused, nothing is adopted later, and the error says so.
+func TestAdoptCannotBeRecorded(t *testing.T) {
+	m := &storetest.Fake{}
+	if _, err := claim(t, testHost(t, m, "a"), ipam.IPv4); err != nil {
+		t.Fatal(err)
+	}
+	again := testNode(t, m, "c", "node-a")
+	_, err := again.Adopt(t.Context(), func(ipam.Block) (bool, error) {
+		pools, err := filepath.Glob(filepath.Join(filepath.Dir(t.TempDir()), "*", "ipam", "pools", "lab"))
+		for _, dir := range pools {
+			view := filepath.Join(dir, "view.json")
+			err = errors.Join(err, os.RemoveAll(view), os.MkdirAll(filepath.Join(view, "taken"), 0o700))
+		}
+		return false, err
+	})
+	if err == nil || !strings.Contains(err.Error(), "view.json") {
+		t.Errorf("%v, want that the file cannot be written", err)
+	}
+}

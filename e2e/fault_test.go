@@ -317,7 +317,7 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) string {
+func read(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {

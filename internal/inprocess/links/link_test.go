@@ -131,13 +131,13 @@ func TestRootMakeVeth(t *testing.T) {
 			return err
 		}
 		defer here.Close()
-		link, err := MakeVeth(NewVeth("eth0", 1400, here))
+		link, err := MakeVeth(NewVeth("eth0", "", 1400, here))
 		if err != nil || link.Attrs().Name != "eth0" || link.Attrs().MTU != 1400 {
 			t.Errorf("%v, %v", link, err)
 		}
-		_, err = MakeVeth(NewVeth("eth0", 1400, here))
+		_, err = MakeVeth(NewVeth("eth0", "", 1400, here))
 		requireError(t, err, `container veth name ("eth0") peer provided ("veth`)
-		_, err = MakeVeth(NewVeth("eth1", 1<<30, here))
+		_, err = MakeVeth(NewVeth("eth1", "", 1<<30, here))
 		requireError(t, err, "failed to make veth pair: ")
 		return nil
 	})

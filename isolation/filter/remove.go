@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -39,8 +40,9 @@ func (l *listing) bridges() (names []string) {
 	return names
 }
 
-// Remove removes what Guard and Add have put in for an attachment, and the tables after the last one. Of the attachment only the ID has to be
-// known; what is missing is no error, and what another attachment has stays, if it has the same address by now.
+// Remove removes what Guard and Add have put in for an attachment, and the tables after the last one, and ends its flows: who gets its addresses
+// would have them, too. Of the attachment only the ID has to be known; what is missing is no error, and what another attachment has stays, if
+// it has the same address by now.
 func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
@@ -60,6 +62,9 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	}
 	if err = removeKnown(s, prepare(rules, false), &m); errors.Is(err, unix.ENOENT) {
 		err = removeFound(s, m.ID)
+	}
+	if err == nil {
+		err = forgetFlows(s, &m)
 	}
 	if err == nil {
 		err = removeUnused(s, len(rules.Egress) > 0)
@@ -121,6 +126,28 @@ func removeFound(s *netfilter.Socket, id string) error {
 		}
 		return nil
 	})
+}
+
+// forgetFlows ends the flows of an attachment: packets of established ones pass.
+func forgetFlows(s *netfilter.Socket, m *Member) error {
+	for _, a := range m.Addresses {
+		if isOfOther, err := isMember(s, m.Link, a); err != nil {
+			return err
+		} else if isOfOther {
+			continue
+		}
+		if err := s.ForgetFlows(a.Unmap()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isMember tells whether an attachment has an address.
+func isMember(s *netfilter.Socket, link string, a netip.Addr) (bool, error) {
+	key := netfilter.Key(netfilter.LinkKey(link), a.Unmap().AsSlice())
+	_, ok, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+suffixOf(a.Unmap()), key)
+	return ok, err
 }
 
 // removeUnused removes the tables if no attachment needs them.

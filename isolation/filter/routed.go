@@ -186,11 +186,9 @@ func stopAnswering(s *netfilter.Socket, m *Member) error {
 		if a.Unmap().Is4() {
 			continue
 		}
-		key := netfilter.Key(netfilter.LinkKey(m.Link), a.AsSlice())
-		if _, isOfOther, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+ip6.suffix, key); err != nil || isOfOther {
-			if err != nil {
-				return err
-			}
+		if isOfOther, err := isMember(s, m.Link, a); err != nil {
+			return err
+		} else if isOfOther {
 			continue
 		}
 		if err := netlink.NeighDel(proxyOf(link, a)); err != nil && !errors.Is(err, unix.ENOENT) {

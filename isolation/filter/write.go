@@ -15,12 +15,15 @@ import (
 	"github.com/allocnet/allocnet/isolation"
 )
 
+// errOutdated reports a table that Apply has to make: another version of allocnet has made it, or the other table is not without it.
+var errOutdated = errors.New("the tables are those of another version, or not complete")
+
 // Guard has nothing come from an end of an attachment until that is added. It is called before the end is up, and makes the
-// table if there is none. Bridge is empty for ptp.
+// table if there is neither. Where only Apply can make it, because others have something in it, nothing is changed. Bridge is empty for ptp.
 func Guard(ctx context.Context, id, end, bridgeName string) error {
-	t := inet()
+	t, other := inet(), &bridge().Table
 	if bridgeName != "" {
-		t = bridge()
+		t, other = bridge(), &inet().Table
 	}
 	return change(ctx, "guard "+end, func(s *netfilter.Socket, b *netfilter.Batch) error {
 		isMade, err := s.HasChain(&t.Table, t.version)
@@ -29,11 +32,12 @@ func Guard(ctx context.Context, id, end, bridgeName string) error {
 		}
 		if !isMade {
 			b.Guard()
-			l, err := list(s, &t.Table)
-			if err != nil {
-				return err
+			for _, table := range []*netfilter.Table{&t.Table, other} {
+				if tables, err := s.Tables(table.Family); err != nil || slices.Contains(tables, name) {
+					return errors.Join(err, errOutdated)
+				}
 			}
-			t.bring(b, l)
+			t.bring(b, nil)
 		}
 		b.AddElements(&t.Table, guarded, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: ownerText(id)}})
 		return nil

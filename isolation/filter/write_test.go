@@ -5,6 +5,7 @@ package filter_test
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -186,6 +187,40 @@ func TestRootForeignPort(t *testing.T) {
 		requireNothing(t)
 		return err
 	})
+}
+
+// TestRootGuardOfAnotherForm: the guard of an attachment takes nothing from others where another version of allocnet has made the tables, and makes
+// no part of them by itself.
+func TestRootGuardOfAnotherForm(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	outdate := func(family string) {
+		chain := regexp.MustCompile("chain (version-[0-9a-f]+)").FindStringSubmatch(run(t, "nft", "list", "table", family, "allocnet-isolation"))
+		run(t, "nft", "rename", "chain", family, "allocnet-isolation", chain[1], "version-0")
+	}
+	remove := func(family string) { run(t, "nft", "delete", "table", family, "allocnet-isolation") }
+	for _, damage := range []func(string){outdate, remove} {
+		for family, m := range map[string]filter.Member{"bridge": member(8, "web", "s", isolation.Strict, "br0"), "inet": member(9, "db", "p", isolation.Strict, "")} {
+			netnstest.Run(t, func() error {
+				addBridges(t, bridgesOf...)
+				if err := filter.Apply(t.Context(), source(state)); err != nil {
+					return err
+				}
+				damage(family)
+				before := listTables(t)
+				if err := filter.Guard(t.Context(), m.ID, m.End, m.Bridge); err == nil || !strings.Contains(err.Error(), m.End) {
+					t.Errorf("the guard of %s: %v", m.ID, err)
+				}
+				if diff := cmp.Diff(before, listTables(t)); diff != "" {
+					t.Errorf("the guard of %s has changed %s", m.ID, diff)
+				}
+				all := filter.State{Rules: state.Rules, Members: append(slices.Clone(state.Members), m)}
+				err := errors.Join(filter.Apply(t.Context(), source(all)), filter.Guard(t.Context(), m.ID, m.End, m.Bridge))
+				requireComplete(t, all)
+				return err
+			})
+		}
+	}
 }
 
 // TestRootAtTheSameTime: what several add and remove at the same time is complete in the end, also while rules change.

@@ -4,12 +4,14 @@
 package filter_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/isolation"
@@ -96,5 +98,27 @@ func TestRootHeirOfFlows(t *testing.T) {
 		if p.has(fmt.Sprintf("heir %d", v)) {
 			t.Errorf("%s: a packet of the heir has arrived in a flow that is not its own", a)
 		}
+	}
+}
+
+// TestRootHeirBeforeRemoval: an attachment that has got the address of one that is removed later keeps all that it has.
+func TestRootHeirBeforeRemoval(t *testing.T) {
+	roottest.Require(t)
+	for _, job := range []string{"web", "other", "batch"} {
+		netnstest.Run(t, func() error {
+			addBridges(t, bridgesOf...)
+			state := mixed()
+			gone := state.Members[0]
+			heir := gone
+			heir.ID, heir.Job, heir.End, heir.MAC = "heir", job, "veth0000ffff", state.Members[5].MAC
+			both := filter.State{Rules: state.Rules, Members: append(state.Members[:len(state.Members):len(state.Members)], heir)}
+			left := filter.State{Rules: state.Rules, Members: both.Members[1:]}
+			err := errors.Join(
+				filter.Apply(t.Context(), source(state)), filter.Add(t.Context(), state.Rules, heir, source(both)),
+				filter.Remove(t.Context(), state.Rules, gone),
+			)
+			requireComplete(t, left)
+			return err
+		})
 	}
 }

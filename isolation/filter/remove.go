@@ -145,9 +145,13 @@ func forgetFlows(s *netfilter.Socket, m *Member) error {
 
 // isMember tells whether an attachment has an address.
 func isMember(s *netfilter.Socket, link string, a netip.Addr) (bool, error) {
-	key := netfilter.Key(netfilter.LinkKey(link), a.Unmap().AsSlice())
-	_, ok, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+suffixOf(a.Unmap()), key)
+	_, ok, err := memberAt(s, link, a)
 	return ok, err
+}
+
+func memberAt(s *netfilter.Socket, link string, a netip.Addr) (netfilter.Element, bool, error) {
+	key := netfilter.Key(netfilter.LinkKey(link), a.Unmap().AsSlice())
+	return s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+suffixOf(a.Unmap()), key)
 }
 
 // removeUnused removes the tables if no attachment needs them.

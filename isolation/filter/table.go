@@ -78,8 +78,15 @@ func (t *table) set(s netfilter.KeySet) *set {
 	return made
 }
 
-// put adds an element to its set, which is there.
-func (t *table) put(set string, e netfilter.Element) { t.sets[set].elements[identity(e)] = e }
+// put adds an element to its set, which is there. One that several attachments have, because one of them is gone and not removed yet, is that
+// of the last and goes with none of them.
+func (t *table) put(set string, e netfilter.Element) {
+	id := identity(e)
+	if other, ok := t.sets[set].elements[id]; ok && other.Comment != e.Comment {
+		e.Comment = ""
+	}
+	t.sets[set].elements[id] = e
+}
 
 // identity tells an element from the others of its set, and has them in the order in which the kernel takes ranges: one ends before another
 // begins.

@@ -80,6 +80,11 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 		}
 	}
 	if isReady {
+		if isReady, err = isFree(s, &m); err != nil {
+			return err
+		}
+	}
+	if isReady {
 		err = s.Change(func(b *netfilter.Batch) error {
 			r.expect(b)
 			for _, p := range r.elementsOf(&m, k) {
@@ -88,13 +93,23 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 			return nil
 		})
 	}
-	if !isReady || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // the first of its kind, or with another verdict
+	if !isReady || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // the first of its kind, or at an address that another has
 		return Apply(ctx, with(m, state))
 	}
 	if err != nil {
 		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
 	}
 	return answerFor(&m)
+}
+
+// isFree tells whether no other attachment has an address in the tables: what is there would stay that one's, and go with it.
+func isFree(s *netfilter.Socket, m *Member) (bool, error) {
+	for _, a := range m.Addresses {
+		if e, ok, err := memberAt(s, m.Link, a); err != nil || ok && ownerOf(e) != ownerText(m.ID) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // expect has the kernel refuse a batch unless the tables are complete for the rules: it deletes the rules of a chain that has none.

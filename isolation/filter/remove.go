@@ -60,6 +60,9 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	if !hasTables {
 		return nil
 	}
+	if err := stopAnswering(s, &m); err != nil { // before it is unknown which bridges the host answers on
+		return err
+	}
 	if err = removeKnown(s, prepare(rules, false), &m); errors.Is(err, unix.ENOENT) {
 		err = removeFound(s, m.ID)
 	}
@@ -72,7 +75,7 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	if err != nil {
 		return fmt.Errorf("isolation: remove %s: %w", m.ID, err)
 	}
-	return stopAnswering(s, &m)
+	return nil
 }
 
 // removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
@@ -131,7 +134,7 @@ func removeFound(s *netfilter.Socket, id string) error {
 // forgetFlows ends the flows of an attachment: packets of established ones pass.
 func forgetFlows(s *netfilter.Socket, m *Member) error {
 	for _, a := range m.Addresses {
-		if isOfOther, err := isMember(s, m.Link, a); err != nil {
+		if isOfOther, err := isOfOther(s, m, a); err != nil {
 			return err
 		} else if isOfOther {
 			continue
@@ -143,15 +146,11 @@ func forgetFlows(s *netfilter.Socket, m *Member) error {
 	return nil
 }
 
-// isMember tells whether an attachment has an address.
-func isMember(s *netfilter.Socket, link string, a netip.Addr) (bool, error) {
-	_, ok, err := memberAt(s, link, a)
-	return ok, err
-}
-
-func memberAt(s *netfilter.Socket, link string, a netip.Addr) (netfilter.Element, bool, error) {
-	key := netfilter.Key(netfilter.LinkKey(link), a.Unmap().AsSlice())
-	return s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+suffixOf(a.Unmap()), key)
+// isOfOther tells whether another attachment has an address by now.
+func isOfOther(s *netfilter.Socket, m *Member, a netip.Addr) (bool, error) {
+	key := netfilter.Key(netfilter.LinkKey(m.Link), a.Unmap().AsSlice())
+	e, ok, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+suffixOf(a.Unmap()), key)
+	return ok && ownerOf(e) != ownerText(m.ID), err
 }
 
 // removeUnused removes the tables if no attachment needs them.

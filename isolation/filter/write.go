@@ -105,7 +105,7 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 // isFree tells whether no other attachment has an address in the tables: what is there would stay that one's, and go with it.
 func isFree(s *netfilter.Socket, m *Member) (bool, error) {
 	for _, a := range m.Addresses {
-		if e, ok, err := memberAt(s, m.Link, a); err != nil || ok && ownerOf(e) != ownerText(m.ID) {
+		if isTaken, err := isOfOther(s, m, a); err != nil || isTaken {
 			return false, err
 		}
 	}
@@ -133,7 +133,7 @@ func with(m Member, state Source) Source {
 // after what is there, so an attachment that is added meanwhile stays.
 func Apply(ctx context.Context, state Source) error {
 	var h *host
-	var routed []string
+	var before map[netfilter.Family]*listing
 	err := change(ctx, "apply", func(s *netfilter.Socket, b *netfilter.Batch) error {
 		b.Guard()
 		found, err := listAll(s)
@@ -144,7 +144,7 @@ func Apply(ctx context.Context, state Source) error {
 		if err != nil {
 			return err
 		}
-		routed, h = found[netfilter.Bridge].bridges(), compile(wanted, nil)
+		before, h = found, compile(wanted, nil)
 		for _, f := range families {
 			switch {
 			case h.tables != nil:
@@ -158,9 +158,9 @@ func Apply(ctx context.Context, state Source) error {
 	if err != nil {
 		return err
 	}
-	for _, bridgeName := range routed {
+	for _, bridgeName := range before[netfilter.Bridge].bridges() {
 		if !h.bridges[bridgeName] {
-			err = errors.Join(err, unroute(bridgeName))
+			err = errors.Join(err, unroute(bridgeName, before[netfilter.INet].membersOn(bridgeName)))
 		}
 	}
 	return errors.Join(err, h.route())

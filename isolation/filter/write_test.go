@@ -223,6 +223,29 @@ func TestRootGuardOfAnotherForm(t *testing.T) {
 	}
 }
 
+// TestRootOperatorAnswers: where no attachment is apart the host answers for neighbours as the operator has it.
+func TestRootOperatorAnswers(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		state := filter.State{Members: []filter.Member{member(1, "web", "s", isolation.Strict, "br0"), member(3, "web", "n", isolation.Network, "br1")}}
+		run(t, "sysctl", "-qw", "net.ipv4.conf.br1.proxy_arp_pvlan=1", "net.ipv6.conf.br1.proxy_ndp=1")
+		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br0")
+		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br1")
+		err := errors.Join(filter.Apply(t.Context(), source(state)), filter.Remove(t.Context(), state.Rules, state.Members[1]))
+		if value := run(t, "sysctl", "-n", "net.ipv4.conf.br1.proxy_arp_pvlan"); strings.TrimSpace(value) != "1" {
+			t.Errorf("proxy_arp_pvlan is %s", value)
+		}
+		err = errors.Join(err, filter.Remove(t.Context(), state.Rules, state.Members[0]))
+		for _, bridgeName := range bridgesOf[:2] {
+			if left := run(t, "ip", "-6", "neigh", "show", "proxy", "dev", bridgeName); strings.Join(strings.Fields(left), " ") != "2001:db8::99 proxy" {
+				t.Errorf("on %s the host answers for %q", bridgeName, left)
+			}
+		}
+		return err
+	})
+}
+
 // TestRootAtTheSameTime: what several add and remove at the same time is complete in the end, also while rules change.
 func TestRootAtTheSameTime(t *testing.T) {
 	roottest.Require(t)

@@ -6,6 +6,7 @@ package hook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -287,6 +288,41 @@ func TestIsolationRepaired(t *testing.T) {
 	requireDrifts(RepairRules, 0) // the levels that the networks have by now are made before the comparison
 	if got := w.filter.members["own"].Level; got != isolation.Strict {
 		t.Errorf("the level is %q, want %q", got, isolation.Strict)
+	}
+}
+
+// TestLevelOutlastsItsFile: the level that a network has got since it was attached stays, and so do the rules, when its file cannot be read any
+// more, or is gone with its directory.
+func TestLevelOutlastsItsFile(t *testing.T) {
+	i := isolated(t, isolation.Network)
+	w := newWorld(t, i)
+	rule := "allow \"one\" {\n  from { namespace = \"n\" }\n  to { namespace = \"n\" }\n}\n"
+	if err := errors.Join(os.WriteFile(w.config.IsolationFile, []byte(rule), 0o600), setup(ownRequest)(w)); err != nil {
+		t.Fatal(err)
+	}
+	setLevel(t, i, isolation.Strict)
+	if err := w.RefreshIsolation(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(i.confDir, "web.conflist")
+	for _, damage := range []func() error{
+		func() error { return os.WriteFile(file, []byte(`{"name": "we`), 0o600) },
+		func() error {
+			return os.WriteFile(file, []byte(`{"cniVersion": "1.1.0", "name": "web", "allocnet": {"isolation": "no"}, "plugins": [{"type": "bridge"}]}`), 0o600)
+		},
+		func() error { return os.Remove(file) },
+		func() error { return os.RemoveAll(i.confDir) },
+		func() error { return os.WriteFile(i.confDir, nil, 0o600) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		clear(w.filter.members)
+		err := w.RefreshIsolation(t.Context())
+		_, failed := w.RepairAttachments(t.Context(), RepairRequest{Mode: RepairRules})
+		if got := w.filter.members["own"].Level; got != isolation.Strict || len(w.filter.rules.Allow) != 1 {
+			t.Errorf("the level is %q, want %q, with the rules %v; %v, %v", got, isolation.Strict, w.filter.rules.Allow, err, failed)
+		}
 	}
 }
 

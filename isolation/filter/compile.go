@@ -67,8 +67,8 @@ func compile(s State, there *listing) *host {
 	}
 	in.reachedChain(r)
 	in.chain(stamp+r.sum, "complete for rules")
-	for _, all := range h.of {
-		for _, p := range all {
+	for i := range s.Members {
+		for _, p := range h.of[s.Members[i].ID] {
 			h.tables[p.family].put(p.set, p.Element)
 		}
 	}

@@ -35,7 +35,7 @@ func Lacks(ctx context.Context, state State) (map[string][]string, error) {
 		for id, all := range h.of {
 			lacks[id] = append(lacks[id], ofAll...)
 			for _, p := range all {
-				if p.family == f && l.sets[p.set] != nil && l.lacksElement(p.set, p.Element) {
+				if p.family == f && l.sets[p.set] != nil && l.lacksElement(p.set, p.Element) && l.lacksElement(p.set, withoutOwner(p.Element)) {
 					lacks[id] = append(lacks[id], fmt.Sprintf("its element of set %s of table %s %s", p.set, f, name))
 				}
 			}
@@ -46,6 +46,12 @@ func Lacks(ctx context.Context, state State) (map[string][]string, error) {
 	}
 	maps.DeleteFunc(lacks, func(_ string, all []string) bool { return len(all) == 0 })
 	return lacks, nil
+}
+
+// withoutOwner is an element as it is while several have it.
+func withoutOwner(e netfilter.Element) netfilter.Element {
+	e.Comment = ""
+	return e
 }
 
 // lacking tells what is missing of a table, but for the elements of attachments.

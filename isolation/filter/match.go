@@ -102,6 +102,14 @@ func masked(mask []byte, op expr.CmpOp) match {
 	}
 }
 
+// differsIn matches if bits of a byte that is loaded are not these.
+func differsIn(mask, bits byte) match {
+	return match{
+		&expr.Bitwise{SourceRegister: netfilter.Register, DestRegister: netfilter.Register, Len: 1, Mask: []byte{mask}, Xor: []byte{0}},
+		compare(expr.CmpOpNeq, bits),
+	}
+}
+
 // Bits of connection tracking (enum ip_conntrack_info, enum ip_conntrack_status).
 const (
 	established, related = 2, 4

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -39,8 +40,9 @@ func (l *listing) bridges() (names []string) {
 	return names
 }
 
-// Remove removes what Guard and Add have put in for an attachment, and the tables after the last one. Of the attachment only the ID has to be
-// known; what is missing is no error, and what another attachment has stays, if it has the same address by now.
+// Remove removes what Guard and Add have put in for an attachment, and the tables after the last one, and ends its flows: who gets its addresses
+// would have them, too. Of the attachment only the ID has to be known; what is missing is no error, and what another attachment has stays, if
+// it has the same address by now.
 func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
@@ -58,8 +60,14 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	if !hasTables {
 		return nil
 	}
+	if err := stopAnswering(s, &m); err != nil { // before it is unknown which bridges the host answers on
+		return err
+	}
 	if err = removeKnown(s, prepare(rules, false), &m); errors.Is(err, unix.ENOENT) {
 		err = removeFound(s, m.ID)
+	}
+	if err == nil {
+		err = forgetFlows(s, &m)
 	}
 	if err == nil {
 		err = removeUnused(s, len(rules.Egress) > 0)
@@ -67,7 +75,7 @@ func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	if err != nil {
 		return fmt.Errorf("isolation: remove %s: %w", m.ID, err)
 	}
-	return stopAnswering(s, &m)
+	return nil
 }
 
 // removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
@@ -121,6 +129,28 @@ func removeFound(s *netfilter.Socket, id string) error {
 		}
 		return nil
 	})
+}
+
+// forgetFlows ends the flows of an attachment: packets of established ones pass.
+func forgetFlows(s *netfilter.Socket, m *Member) error {
+	for _, a := range m.Addresses {
+		if isOfOther, err := isOfOther(s, m, a); err != nil {
+			return err
+		} else if isOfOther {
+			continue
+		}
+		if err := s.ForgetFlows(a.Unmap()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isOfOther tells whether another attachment has an address by now.
+func isOfOther(s *netfilter.Socket, m *Member, a netip.Addr) (bool, error) {
+	key := netfilter.Key(netfilter.LinkKey(m.Link), a.Unmap().AsSlice())
+	e, ok, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+suffixOf(a.Unmap()), key)
+	return ok && ownerOf(e) != ownerText(m.ID), err
 }
 
 // removeUnused removes the tables if no attachment needs them.

@@ -4,9 +4,11 @@
 package filter
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -101,8 +103,8 @@ func setRouted(bridgeName string, isOn bool) error {
 	return nil
 }
 
-// unroute removes what a bridge without attachments that are apart does not need.
-func unroute(bridgeName string) error {
+// unroute removes what a bridge without attachments that are apart does not need. What else the host answers for there is the operator's.
+func unroute(bridgeName string, addresses []netip.Addr) error {
 	if !isRouted(bridgeName) {
 		return nil
 	}
@@ -111,6 +113,9 @@ func unroute(bridgeName string) error {
 		return err
 	}
 	for _, n := range answered {
+		if a, _ := netip.AddrFromSlice(n.IP); !slices.Contains(addresses, a) {
+			continue
+		}
 		if err := netlink.NeighDel(&n); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("isolation: remove the proxy of %s on %s: %w", n.IP, bridgeName, err)
 		}
@@ -166,18 +171,39 @@ func answerFor(m *Member) error {
 	return proxy(m.Bridge, m.Addresses)
 }
 
-// stopAnswering ends what the host answers for an attachment, and for all of its bridge if none of them is apart any more.
+// stopAnswering ends what the host answers for an attachment, and for all of its bridge if it is the last one that is apart there. Where none
+// is, what the host answers is the operator's.
 func stopAnswering(s *netfilter.Socket, m *Member) error {
 	if m.Bridge == "" || !isRouted(m.Bridge) {
 		return nil
 	}
-	left, err := s.Elements(&netfilter.Table{Family: netfilter.Bridge, Name: name}, apart)
+	found, err := s.Elements(&netfilter.Table{Family: netfilter.Bridge, Name: name}, apart)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(left, func(e netfilter.Element) bool { return strings.HasSuffix(e.Comment, onBridge+m.Bridge) }) {
-		return unroute(m.Bridge)
+	here, others := 0, 0
+	for _, e := range found {
+		if strings.HasSuffix(e.Comment, onBridge+m.Bridge) {
+			here++
+			if ownerOf(e) != ownerText(m.ID) {
+				others++
+			}
+		}
 	}
+	switch {
+	case here == 0:
+		return nil
+	case others == 0:
+		found, err := s.Elements(&netfilter.Table{Family: netfilter.INet, Name: name}, members+ip6.suffix)
+		if err != nil {
+			return err
+		}
+		return unroute(m.Bridge, append(addressesOn(m.Bridge, slices.Values(found)), m.Addresses...))
+	}
+	return stopAnsweringFor(s, m)
+}
+
+func stopAnsweringFor(s *netfilter.Socket, m *Member) error {
 	link, err := netlink.LinkByName(m.Bridge)
 	if err != nil {
 		return fmt.Errorf("isolation: get link %s: %w", m.Bridge, err)
@@ -186,11 +212,9 @@ func stopAnswering(s *netfilter.Socket, m *Member) error {
 		if a.Unmap().Is4() {
 			continue
 		}
-		key := netfilter.Key(netfilter.LinkKey(m.Link), a.AsSlice())
-		if _, isOfOther, err := s.Element(&netfilter.Table{Family: netfilter.INet, Name: name}, members+ip6.suffix, key); err != nil || isOfOther {
-			if err != nil {
-				return err
-			}
+		if isOfOther, err := isOfOther(s, m, a); err != nil {
+			return err
+		} else if isOfOther {
 			continue
 		}
 		if err := netlink.NeighDel(proxyOf(link, a)); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -198,4 +222,24 @@ func stopAnswering(s *netfilter.Socket, m *Member) error {
 		}
 	}
 	return nil
+}
+
+// addressesOn returns the addresses of IPv6 that attachments to a bridge have, of their elements.
+func addressesOn(bridgeName string, elements iter.Seq[netfilter.Element]) (all []netip.Addr) {
+	for e := range elements {
+		if address, ok := bytes.CutPrefix(e.Key, netfilter.LinkKey(bridgeName)); ok {
+			if a, ok := netip.AddrFromSlice(address); ok {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// membersOn returns those that there were.
+func (l *listing) membersOn(bridgeName string) []netip.Addr {
+	if l == nil {
+		return nil
+	}
+	return addressesOn(bridgeName, maps.Values(l.sets[members+ip6.suffix]))
 }

@@ -78,8 +78,15 @@ func (t *table) set(s netfilter.KeySet) *set {
 	return made
 }
 
-// put adds an element to its set, which is there.
-func (t *table) put(set string, e netfilter.Element) { t.sets[set].elements[identity(e)] = e }
+// put adds an element to its set, which is there. One that several attachments have, because one of them is gone and not removed yet, is that
+// of the last and goes with none of them.
+func (t *table) put(set string, e netfilter.Element) {
+	id := identity(e)
+	if other, ok := t.sets[set].elements[id]; ok && other.Comment != e.Comment {
+		e.Comment = ""
+	}
+	t.sets[set].elements[id] = e
+}
 
 // identity tells an element from the others of its set, and has them in the order in which the kernel takes ranges: one ends before another
 // begins.
@@ -174,7 +181,7 @@ func inet() *table {
 	}
 	isEgress := both("2: egress of the source", func(v *ip) match { return netfilter.KeyVerdict(egress+v.suffix, inLink, v.source()) })
 	t.base("forward", nftables.ChainHookForward, before, slices.Concat(
-		[]netfilter.Rule{tracks},
+		withOptions(), []netfilter.Rule{tracks},
 		both("1: allowed to this attachment", func(v *ip) match { return netfilter.KeyVerdict(allow+v.suffix, outLink, v.destination()) }),
 		[]netfilter.Rule{rule("1: allowed to this address", jump(reached))},
 		isEgress,
@@ -209,6 +216,15 @@ func inet() *table {
 		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, inLink), drop),
 	)...)
 	return t.seal()
+}
+
+// withOptions drops packets of IPv4 with options: one of them has the kernel send a packet on to another destination than this chain sees.
+func withOptions() (rules []netfilter.Rule) {
+	hasOptions := slices.Concat(ip4.is(), match{load(expr.PayloadBaseNetworkHeader, 0, 1)}, differsIn(0x0f, 5), drop)
+	for _, link := range []netfilter.KeyPart{inLink, outLink} {
+		rules = append(rules, rule("options of IPv4", netfilter.KeyIn(links, true, link), hasOptions))
+	}
+	return rules
 }
 
 // reached is the chain of rules allow that select their destination by its address.

@@ -15,12 +15,15 @@ import (
 	"github.com/allocnet/allocnet/isolation"
 )
 
+// errOutdated reports a table that Apply has to make: another version of allocnet has made it, or the other table is not without it.
+var errOutdated = errors.New("the tables are those of another version, or not complete")
+
 // Guard has nothing come from an end of an attachment until that is added. It is called before the end is up, and makes the
-// table if there is none. Bridge is empty for ptp.
+// table if there is neither. Where only Apply can make it, because others have something in it, nothing is changed. Bridge is empty for ptp.
 func Guard(ctx context.Context, id, end, bridgeName string) error {
-	t := inet()
+	t, other := inet(), &bridge().Table
 	if bridgeName != "" {
-		t = bridge()
+		t, other = bridge(), &inet().Table
 	}
 	return change(ctx, "guard "+end, func(s *netfilter.Socket, b *netfilter.Batch) error {
 		isMade, err := s.HasChain(&t.Table, t.version)
@@ -29,11 +32,12 @@ func Guard(ctx context.Context, id, end, bridgeName string) error {
 		}
 		if !isMade {
 			b.Guard()
-			l, err := list(s, &t.Table)
-			if err != nil {
-				return err
+			for _, table := range []*netfilter.Table{&t.Table, other} {
+				if tables, err := s.Tables(table.Family); err != nil || slices.Contains(tables, name) {
+					return errors.Join(err, errOutdated)
+				}
 			}
-			t.bring(b, l)
+			t.bring(b, nil)
 		}
 		b.AddElements(&t.Table, guarded, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: ownerText(id)}})
 		return nil
@@ -76,6 +80,11 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 		}
 	}
 	if isReady {
+		if isReady, err = isFree(s, &m); err != nil {
+			return err
+		}
+	}
+	if isReady {
 		err = s.Change(func(b *netfilter.Batch) error {
 			r.expect(b)
 			for _, p := range r.elementsOf(&m, k) {
@@ -84,13 +93,23 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 			return nil
 		})
 	}
-	if !isReady || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // the first of its kind, or with another verdict
+	if !isReady || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // the first of its kind, or at an address that another has
 		return Apply(ctx, with(m, state))
 	}
 	if err != nil {
 		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
 	}
 	return answerFor(&m)
+}
+
+// isFree tells whether no other attachment has an address in the tables: what is there would stay that one's, and go with it.
+func isFree(s *netfilter.Socket, m *Member) (bool, error) {
+	for _, a := range m.Addresses {
+		if isTaken, err := isOfOther(s, m, a); err != nil || isTaken {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // expect has the kernel refuse a batch unless the tables are complete for the rules: it deletes the rules of a chain that has none.
@@ -114,7 +133,7 @@ func with(m Member, state Source) Source {
 // after what is there, so an attachment that is added meanwhile stays.
 func Apply(ctx context.Context, state Source) error {
 	var h *host
-	var routed []string
+	var before map[netfilter.Family]*listing
 	err := change(ctx, "apply", func(s *netfilter.Socket, b *netfilter.Batch) error {
 		b.Guard()
 		found, err := listAll(s)
@@ -125,7 +144,7 @@ func Apply(ctx context.Context, state Source) error {
 		if err != nil {
 			return err
 		}
-		routed, h = found[netfilter.Bridge].bridges(), compile(wanted, nil)
+		before, h = found, compile(wanted, nil)
 		for _, f := range families {
 			switch {
 			case h.tables != nil:
@@ -139,9 +158,9 @@ func Apply(ctx context.Context, state Source) error {
 	if err != nil {
 		return err
 	}
-	for _, bridgeName := range routed {
+	for _, bridgeName := range before[netfilter.Bridge].bridges() {
 		if !h.bridges[bridgeName] {
-			err = errors.Join(err, unroute(bridgeName))
+			err = errors.Join(err, unroute(bridgeName, before[netfilter.INet].membersOn(bridgeName)))
 		}
 	}
 	return errors.Join(err, h.route())

@@ -5,6 +5,7 @@ package filter_test
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -184,6 +185,63 @@ func TestRootForeignPort(t *testing.T) {
 		}
 		err = filter.Remove(t.Context(), state.Rules, m)
 		requireNothing(t)
+		return err
+	})
+}
+
+// TestRootGuardOfAnotherForm: the guard of an attachment takes nothing from others where another version of allocnet has made the tables, and makes
+// no part of them by itself.
+func TestRootGuardOfAnotherForm(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	outdate := func(family string) {
+		chain := regexp.MustCompile("chain (version-[0-9a-f]+)").FindStringSubmatch(run(t, "nft", "list", "table", family, "allocnet-isolation"))
+		run(t, "nft", "rename", "chain", family, "allocnet-isolation", chain[1], "version-0")
+	}
+	remove := func(family string) { run(t, "nft", "delete", "table", family, "allocnet-isolation") }
+	for _, damage := range []func(string){outdate, remove} {
+		for family, m := range map[string]filter.Member{"bridge": member(8, "web", "s", isolation.Strict, "br0"), "inet": member(9, "db", "p", isolation.Strict, "")} {
+			netnstest.Run(t, func() error {
+				addBridges(t, bridgesOf...)
+				if err := filter.Apply(t.Context(), source(state)); err != nil {
+					return err
+				}
+				damage(family)
+				before := listTables(t)
+				if err := filter.Guard(t.Context(), m.ID, m.End, m.Bridge); err == nil || !strings.Contains(err.Error(), m.End) {
+					t.Errorf("the guard of %s: %v", m.ID, err)
+				}
+				if diff := cmp.Diff(before, listTables(t)); diff != "" {
+					t.Errorf("the guard of %s has changed %s", m.ID, diff)
+				}
+				all := filter.State{Rules: state.Rules, Members: append(slices.Clone(state.Members), m)}
+				err := errors.Join(filter.Apply(t.Context(), source(all)), filter.Guard(t.Context(), m.ID, m.End, m.Bridge))
+				requireComplete(t, all)
+				return err
+			})
+		}
+	}
+}
+
+// TestRootOperatorAnswers: where no attachment is apart the host answers for neighbours as the operator has it.
+func TestRootOperatorAnswers(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		state := filter.State{Members: []filter.Member{member(1, "web", "s", isolation.Strict, "br0"), member(3, "web", "n", isolation.Network, "br1")}}
+		run(t, "sysctl", "-qw", "net.ipv4.conf.br1.proxy_arp_pvlan=1", "net.ipv6.conf.br1.proxy_ndp=1")
+		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br0")
+		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br1")
+		err := errors.Join(filter.Apply(t.Context(), source(state)), filter.Remove(t.Context(), state.Rules, state.Members[1]))
+		if value := run(t, "sysctl", "-n", "net.ipv4.conf.br1.proxy_arp_pvlan"); strings.TrimSpace(value) != "1" {
+			t.Errorf("proxy_arp_pvlan is %s", value)
+		}
+		err = errors.Join(err, filter.Remove(t.Context(), state.Rules, state.Members[0]))
+		for _, bridgeName := range bridgesOf[:2] {
+			if left := run(t, "ip", "-6", "neigh", "show", "proxy", "dev", bridgeName); strings.Join(strings.Fields(left), " ") != "2001:db8::99 proxy" {
+				t.Errorf("on %s the host answers for %q", bridgeName, left)
+			}
+		}
 		return err
 	})
 }

@@ -91,10 +91,15 @@ func (h host) apply(ctx context.Context) error {
 // are missing.
 func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) {
 	h := host{&e.Config, e.Store}
+	inForce, err := h.store.Isolation().InForce()
+	if err != nil {
+		return nil, err
+	}
 	levels, err := levelsNow(h.config)
 	if err != nil {
 		return nil, err
 	}
+	levels.keep(wantedIn(inForce).Levels)
 	members, unread := h.recorded(ctx, levels)
 	all := make([]isolation.Member, len(members))
 	for i := range members {

@@ -27,11 +27,12 @@ func Remove(ctx context.Context, o *operation.Operation, a state.Attachment) err
 	if err != nil || inForce == nil {
 		return err
 	}
-	m, ok := member(o.Record.Allocation, a, nil)
+	w := wantedIn(inForce)
+	m, ok := member(o.Record.Allocation, a, w.Levels)
 	if !ok {
 		return nil
 	}
-	if err := o.Config.Filter.Remove(ctx, rulesIn(inForce), m); err != nil {
+	if err := o.Config.Filter.Remove(ctx, w.Rules, m); err != nil {
 		return fmt.Errorf("isolation of interface %s: %w", a.Interface, err)
 	}
 	return nil

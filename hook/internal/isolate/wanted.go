@@ -32,7 +32,7 @@ type networkLevels map[string]networkLevel
 func levelsNow(c *config.Config) (networkLevels, error) {
 	catalog, err := c.Catalog()
 	if errors.Is(err, cniconf.ErrNoDir) {
-		return nil, nil
+		return networkLevels{}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -41,11 +41,20 @@ func levelsNow(c *config.Config) (networkLevels, error) {
 	for _, n := range catalog.Networks {
 		rules, err := policy.Of(n)
 		if err != nil {
-			continue // what is on record counts
+			continue // what is in force stays
 		}
 		levels[n.Name] = networkLevel{rules.Level(), rules.Guards()}
 	}
 	return levels, nil
+}
+
+// keep adds former levels of networks that cannot be read by now, or are gone: their attachments stay as they are.
+func (l networkLevels) keep(former networkLevels) {
+	for name, level := range former {
+		if _, ok := l[name]; !ok {
+			l[name] = level
+		}
+	}
 }
 
 // of returns that of an attachment: its network's, or what was recorded when it was attached.
@@ -65,27 +74,28 @@ type wanted struct {
 	Levels networkLevels
 }
 
-// load returns what is wanted by now. With the error, that the file of rules has mistakes, are the rules that are in force.
+// load returns what is wanted by now. With the error, that the file of rules has mistakes or the networks cannot be read, it is what is in force.
 func (h host) load() (w wanted, inForce []byte, err error) {
 	if inForce, err = h.store.Isolation().InForce(); err != nil {
 		return w, nil, fmt.Errorf("read which isolation is in force: %w", err)
 	}
+	former := wantedIn(inForce)
 	levels, err := levelsNow(h.config)
 	if err != nil {
-		return w, inForce, err
+		return former, inForce, err
 	}
+	levels.keep(former.Levels)
 	rules, err := isolation.Load(h.config.IsolationFile)
 	if err != nil && inForce != nil {
-		rules = rulesIn(inForce)
+		rules = former.Rules
 	}
 	return wanted{rules, levels}, inForce, err
 }
 
-// rulesIn returns the rules that are in force.
-func rulesIn(inForce []byte) isolation.Rules {
-	var w wanted
-	_ = json.Unmarshal(inForce, &w) // it is what encode has made
-	return w.Rules
+// wantedIn returns what is in force.
+func wantedIn(inForce []byte) (w wanted) {
+	_ = json.Unmarshal(inForce, &w) // it is what encode has made, or nothing
+	return w
 }
 
 // apart tells whether attachments are kept apart, or rules may limit some.

@@ -151,6 +151,9 @@ func TestCatalogue(t *testing.T) {
 		"beside those of tuning": {plugins: `{"type": "tuning"}`,
 			write: func(t *testing.T, _ *fakeSystem, root string) {
 				writeFile(t, root+"/run/cni/tuning-old/a1_eth0.json", "{}")
+				if err := os.Symlink("tuning-old", root+"/run/cni/tuning-2"); err != nil {
+					t.Fatal(err)
+				}
 			},
 			kept: "/run/cni/tuning-old/a1_eth0.json"},
 		"host-device": {plugins: `{"type": "host-device", "device": "lan0"}`,

@@ -139,7 +139,7 @@ func numberedBeside(directories []string) (found []string) {
 		entries, _ := os.ReadDir(filepath.Dir(dir)) // without it there are none
 		for _, entry := range entries {
 			number, ok := strings.CutPrefix(entry.Name(), filepath.Base(dir)+"-")
-			if n, err := strconv.Atoi(number); ok && err == nil && n > 1 {
+			if n, err := strconv.Atoi(number); ok && err == nil && n > 1 && entry.IsDir() { // a link could lead anywhere
 				found = append(found, filepath.Join(filepath.Dir(dir), entry.Name()))
 			}
 		}

@@ -31,6 +31,8 @@ type Batch struct {
 	err      error
 	// made are the tables that it makes.
 	made map[string]bool
+	// deleted are the rules that it deletes.
+	deleted map[deletedRule]bool
 	// again is whether one before it was refused: what was there may be gone.
 	again bool
 	// unanswered is whether the answer to one before it was lost, so that nothing is echoed.
@@ -256,10 +258,23 @@ func (b *Batch) DeleteChain(t *Table, chain string) {
 }
 
 // DeleteRule deletes a rule that was listed. A handle belongs to another rule when the table has
-// been made anew meanwhile, as a reload of all rules does.
+// been made anew meanwhile, as a reload of all rules does. Two plugins of an attachment may find the same one.
 func (b *Batch) DeleteRule(t *Table, chain string, rule ListedRule) {
+	place := deletedRule{Place(t, chain), rule.Handle}
+	if b.deleted[place] {
+		return
+	}
+	if b.deleted == nil {
+		b.deleted = map[deletedRule]bool{}
+	}
+	b.deleted[place] = true
 	b.isGuarded = true
 	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handleOf(rule.Handle)))
+}
+
+type deletedRule struct {
+	place  string
+	handle uint64
 }
 
 func handleOf(rule uint64) netlink.Attribute {

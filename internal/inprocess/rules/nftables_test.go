@@ -255,6 +255,26 @@ func TestRootLostEchoes(t *testing.T) {
 	})
 }
 
+// TestRootSameRulesOfTwo: two plugins of a chain may both find the rules of an attachment. DEL removes these once.
+func TestRootSameRulesOfTwo(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		s, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := errors.Join(commitBatch(s, publishing(false, "one", "two", "one")), commitBatch(s, publishing(true, "one", "one"))); err != nil {
+			return err
+		}
+		listed, err := s.List(published, "hostports")
+		if len(listed) != 1 {
+			t.Errorf("%d rules, want that of two", len(listed))
+		}
+		return err
+	})
+}
+
 // TestRootDormantTableIsRepaired: a table that sees no packet is missing, and comes back with its rules.
 func TestRootDormantTableIsRepaired(t *testing.T) {
 	roottest.Require(t)

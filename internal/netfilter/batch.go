@@ -57,9 +57,8 @@ const guardedAttempts = 2
 
 // Change has the kernel execute a batch, which fill makes of the rules as they are. It is filled again if it fails.
 func (s *Socket) Change(fill func(*Batch) error) (err error) {
-	unanswered := false
 	for attempt := range attempts {
-		b := &Batch{Listings: s.Listings(), made: map[string]bool{}, again: attempt > 0, unanswered: unanswered}
+		b := &Batch{Listings: s.Listings(), made: map[string]bool{}, again: attempt > 0, unanswered: s.unanswered}
 		if err = fill(b); err != nil {
 			return err
 		}
@@ -67,7 +66,7 @@ func (s *Socket) Change(fill func(*Batch) error) (err error) {
 		if err = s.send(b); err == nil {
 			return nil
 		}
-		unanswered = unanswered || errors.Is(err, unix.ENOBUFS)
+		s.unanswered = s.unanswered || errors.Is(err, unix.ENOBUFS)
 	}
 	return err
 }

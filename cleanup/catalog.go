@@ -66,7 +66,7 @@ var catalogue = catalog{
 	{name: "tuning", delMayLie: true, leaves: []*leak{{
 		kind: Tuning,
 		files: []filePattern{{
-			in:   directory{paths: []string{tuningDir}, configured: tuningDataDir},
+			in:   directory{paths: []string{tuningDir}, configured: tuningDataDir, numbered: true},
 			name: regexp.MustCompile(`^(?P<id>.+)_(?P<interface>[^_]*)\.json$`),
 			want: "CONTAINERID_INTERFACE.json",
 			key:  tuningFile,

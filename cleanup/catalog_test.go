@@ -24,7 +24,7 @@ func (c catalog) within(root string) catalog {
 		for _, path := range d.paths {
 			paths = append(paths, root+path)
 		}
-		return directory{paths, d.configured}
+		return directory{paths, d.configured, d.numbered}
 	}
 	moved := slices.Clone(c)
 	for i := range moved {
@@ -142,6 +142,20 @@ func TestCatalogue(t *testing.T) {
 				writeFile(t, root+"/run/cni/tuning/a2_eth0.json", "{}")
 			},
 			removed: "/run/cni/tuning/a1_eth0.json", kept: "/run/cni/tuning/a2_eth0.json"},
+		"a further tuning": {plugins: `{"type": "tuning"}`,
+			write: func(t *testing.T, _ *fakeSystem, root string) {
+				writeFile(t, root+"/run/cni/tuning-2/a1_eth0.json", "{}")
+				writeFile(t, root+"/run/cni/tuning-2/a2_eth0.json", "{}")
+			},
+			removed: "/run/cni/tuning-2/a1_eth0.json", kept: "/run/cni/tuning-2/a2_eth0.json"},
+		"beside those of tuning": {plugins: `{"type": "tuning"}`,
+			write: func(t *testing.T, _ *fakeSystem, root string) {
+				writeFile(t, root+"/run/cni/tuning-old/a1_eth0.json", "{}")
+				if err := os.Symlink("tuning-old", root+"/run/cni/tuning-2"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			kept: "/run/cni/tuning-old/a1_eth0.json"},
 		"host-device": {plugins: `{"type": "host-device", "device": "lan0"}`,
 			write: func(_ *testing.T, f *fakeSystem, _ string) { f.addNamespace("/run/netns/a1", "1", "10.0.0.2/24") },
 			calls: []string{"return device lan0 eth0"}},

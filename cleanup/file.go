@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -106,6 +108,8 @@ type directory struct {
 	// configured returns the directory that a plugin configuration names; empty:
 	// none. Nil: the plugin has no such setting.
 	configured func(pluginConf) string
+	// numbered is whether each may have others beside it, such as "tuning-2": what cniconf gives the further plugins of a chain.
+	numbered bool
 }
 
 // list returns the defaults, and the directories that conflists name by an
@@ -122,6 +126,23 @@ func (d directory) list(conflists []json.RawMessage) []string {
 			}
 		}
 	}
+	if d.numbered {
+		list = append(list, numberedBeside(list)...)
+	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// numberedBeside returns the directories whose names are those of others with a number of two or more behind them.
+func numberedBeside(directories []string) (found []string) {
+	for _, dir := range directories {
+		entries, _ := os.ReadDir(filepath.Dir(dir)) // without it there are none
+		for _, entry := range entries {
+			number, ok := strings.CutPrefix(entry.Name(), filepath.Base(dir)+"-")
+			if n, err := strconv.Atoi(number); ok && err == nil && n > 1 && entry.IsDir() { // a link could lead anywhere
+				found = append(found, filepath.Join(filepath.Dir(dir), entry.Name()))
+			}
+		}
+	}
+	return found
 }

@@ -28,6 +28,8 @@ func driftFindings(r *Report, drifts []hook.Drift) {
 	for _, d := range drifts {
 		var damaged *hook.DamagedRecordError
 		switch again := "allocnet repair " + d.Allocation; {
+		case d.Skipped == hook.SkippedBusy:
+			r.addUnexamined(d.Allocation, "is not compared with the host: "+d.Skipped, "run allocnet doctor again when that call has ended")
 		case !d.Open() || errors.As(d.Err, &damaged): // which recordFindings reports
 		case len(d.Unrepairable) > 0:
 			r.addError(d.Allocation, lacks(d, d.Unrepairable), again+" --reattach, or stop the allocation and start it again")

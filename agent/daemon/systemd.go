@@ -55,6 +55,14 @@ func (n notifier) reloading() {
 // statusShare is how many times as long as it takes to make the status line until the next one: it is made of all records.
 const statusShare = 100
 
+// oldestStatus is how old the status line becomes at most: it may say that the agent is not ready, or does not answer.
+const oldestStatus = time.Minute
+
+// nextStatus is when the status line is made again.
+func nextStatus(began time.Time, took time.Duration) time.Time {
+	return began.Add(min(statusShare*took, oldestStatus))
+}
+
 // run notifies systemd that the service is ready once it answers, then of the
 // watchdog as long as it answers, and at the end that it stops.
 func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
@@ -76,7 +84,7 @@ func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
 	for due := time.Now(); ; {
 		if began := time.Now(); !began.Before(due) {
 			n.status(ctx, c)
-			due = began.Add(statusShare * time.Since(began))
+			due = nextStatus(began, time.Since(began))
 		}
 		select {
 		case <-ctx.Done():

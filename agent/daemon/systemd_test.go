@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -21,6 +22,16 @@ import (
 func TestWithoutSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	notifier{}.run(t.Context(), filepath.Join(t.TempDir(), "none.sock"), hclog.NewNullLogger()) // which would not end, and log
+}
+
+// TestNextStatus: the status line takes a hundredth of the time, and is no older than a minute, also after it took until its deadline.
+func TestNextStatus(t *testing.T) {
+	began := time.Now()
+	for took, want := range map[time.Duration]time.Duration{0: 0, 50 * time.Millisecond: 5 * time.Second, probeTimeout: time.Minute} {
+		if got := nextStatus(began, took).Sub(began); got != want {
+			t.Errorf("it took %s, and is made again after %s, want %s", took, got, want)
+		}
+	}
 }
 
 // TestWatchdogReadsNoRecord: systemd gets the watchdog notification although the

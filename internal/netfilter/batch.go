@@ -31,6 +31,8 @@ type Batch struct {
 	err      error
 	// made are the tables that it makes.
 	made map[string]bool
+	// deleted are the rules that it deletes.
+	deleted map[deletedRule]bool
 	// again is whether one before it was refused: what was there may be gone.
 	again bool
 	// unanswered is whether the answer to one before it was lost, so that nothing is echoed.
@@ -55,9 +57,8 @@ const guardedAttempts = 2
 
 // Change has the kernel execute a batch, which fill makes of the rules as they are. It is filled again if it fails.
 func (s *Socket) Change(fill func(*Batch) error) (err error) {
-	unanswered := false
 	for attempt := range attempts {
-		b := &Batch{Listings: s.Listings(), made: map[string]bool{}, again: attempt > 0, unanswered: unanswered}
+		b := &Batch{Listings: s.Listings(), made: map[string]bool{}, again: attempt > 0, unanswered: s.unanswered}
 		if err = fill(b); err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func (s *Socket) Change(fill func(*Batch) error) (err error) {
 		if err = s.send(b); err == nil {
 			return nil
 		}
-		unanswered = unanswered || errors.Is(err, unix.ENOBUFS)
+		s.unanswered = s.unanswered || errors.Is(err, unix.ENOBUFS)
 	}
 	return err
 }
@@ -256,10 +257,23 @@ func (b *Batch) DeleteChain(t *Table, chain string) {
 }
 
 // DeleteRule deletes a rule that was listed. A handle belongs to another rule when the table has
-// been made anew meanwhile, as a reload of all rules does.
+// been made anew meanwhile, as a reload of all rules does. Two plugins of an attachment may find the same one.
 func (b *Batch) DeleteRule(t *Table, chain string, rule ListedRule) {
+	place := deletedRule{Place(t, chain), rule.Handle}
+	if b.deleted[place] {
+		return
+	}
+	if b.deleted == nil {
+		b.deleted = map[deletedRule]bool{}
+	}
+	b.deleted[place] = true
 	b.isGuarded = true
 	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, t.chain(chain, handleOf(rule.Handle)))
+}
+
+type deletedRule struct {
+	place  string
+	handle uint64
 }
 
 func handleOf(rule uint64) netlink.Attribute {

@@ -22,6 +22,8 @@ type Socket struct {
 
 	// deadline context of the connection.
 	ctx context.Context
+	// unanswered is whether the answer to a batch was lost, also if its caller then handles the parts of it by themselves.
+	unanswered bool
 }
 
 // receiveBuffer is larger than what the kernel gives in one part of a listing: 32 KiB.

@@ -17,7 +17,8 @@ var ofCaller = keptAddresses{list: func() ([]netlink.Addr, error) {
 }}
 
 // keptAddresses are the addresses of a namespace as they were listed last, until the kernel tells of a change: to list them, it goes
-// through all links. It tells before the call returns that changes one.
+// through all links. It tells before the call returns that changes one, but of an IPv6 address without duplicate address detection, and of
+// one that it forms itself, only when that is ready: some milliseconds, and a second or two, later.
 type keptAddresses struct {
 	list func() ([]netlink.Addr, error)
 

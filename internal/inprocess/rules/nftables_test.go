@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
@@ -250,6 +252,64 @@ func TestRootLostEchoes(t *testing.T) {
 			if len(one.Handles) != 0 {
 				t.Errorf("handles %v, want none", one.Handles)
 			}
+		}
+		return err
+	})
+}
+
+// TestRootLostAnswerAndError: after a batch whose answer was lost, and whose repetition has failed, the rules of each attachment are
+// made by themselves. They are there once.
+func TestRootLostAnswerAndError(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		s, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := s.SetReadBuffer(1); err != nil { // the least that the kernel has
+			return err
+		}
+		ids := strings.Fields(strings.Repeat("one ", 30))
+		fills := 0
+		err = s.Change(func(b *netfilter.Batch) (err error) {
+			if fills++; fills > 1 {
+				return unix.EIO
+			}
+			for _, one := range publishing(false, ids...) {
+				err = errors.Join(err, one.Changes[0].NFTables.change(b, one, false))
+			}
+			return err
+		})
+		if !errors.Is(err, unix.EIO) {
+			t.Errorf("%v, want that of the second time", err)
+		}
+		if err := commitBatch(s, publishing(false, "one")); err != nil {
+			return err
+		}
+		listed, err := s.List(published, "hostports")
+		if len(listed) != 1 {
+			t.Errorf("%d rules, want 1", len(listed))
+		}
+		return err
+	})
+}
+
+// TestRootSameRulesOfTwo: two plugins of a chain may both find the rules of an attachment. DEL removes these once.
+func TestRootSameRulesOfTwo(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		s, err := netfilter.Dial(t.Context())
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := errors.Join(commitBatch(s, publishing(false, "one", "two", "one")), commitBatch(s, publishing(true, "one", "one"))); err != nil {
+			return err
+		}
+		listed, err := s.List(published, "hostports")
+		if len(listed) != 1 {
+			t.Errorf("%d rules, want that of two", len(listed))
 		}
 		return err
 	})

@@ -133,17 +133,17 @@ func removeFound(s *netfilter.Socket, id string) error {
 
 // forgetFlows ends the flows of an attachment: packets of established ones pass.
 func forgetFlows(s *netfilter.Socket, m *Member) error {
+	var own []netip.Addr
 	for _, a := range m.Addresses {
-		if isOfOther, err := isOfOther(s, m, a); err != nil {
+		isOfOther, err := isOfOther(s, m, a)
+		if err != nil {
 			return err
-		} else if isOfOther {
-			continue
 		}
-		if err := s.ForgetFlows(a.Unmap()); err != nil {
-			return err
+		if !isOfOther {
+			own = append(own, a.Unmap())
 		}
 	}
-	return nil
+	return s.ForgetFlows(own)
 }
 
 // isOfOther tells whether another attachment has an address by now.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -30,13 +31,13 @@ func (n *Network) separateBackups(plugins []object) error {
 		if json.Unmarshal(p.Bytes, &configured) != nil {
 			continue // the plugin reports the mistake
 		}
-		configured.DataDir = cmp.Or(configured.DataDir, "/run/cni/tuning")
-		dir := configured.DataDir
+		first := filepath.Clean(cmp.Or(configured.DataDir, "/run/cni/tuning"))
+		dir := first
 		for number := 2; taken[dir]; number++ {
-			dir = fmt.Sprintf("%s-%d", configured.DataDir, number)
+			dir = fmt.Sprintf("%s-%d", first, number)
 		}
 		taken[dir] = true
-		if dir == configured.DataDir {
+		if dir == first {
 			continue
 		}
 		encoded, err := json.Marshal(dir)

@@ -113,7 +113,7 @@ func returnAs(h *netlink.Handle, link netlink.Link, name string, restore func())
 
 // returnThenRename moves a link by a name that nothing has. RestoreDevice goes on after a kill.
 func returnThenRename(h *netlink.Handle, link netlink.Link, name string, host int) error {
-	passing := fmt.Sprintf("allocnet%d", link.Attrs().Index)
+	passing := passingName(link.Attrs().Index)
 	if err := h.LinkSetName(link, passing); err != nil {
 		return err
 	}
@@ -130,6 +130,8 @@ func returnThenRename(h *netlink.Handle, link netlink.Link, name string, host in
 	return clearAlias(name)
 }
 
+func passingName(index int) string { return fmt.Sprintf("allocnet%d", index) }
+
 // clearAlias removes what the plugin has left on the host's link.
 func clearAlias(name string) error {
 	link, err := netlink.LinkByName(name)
@@ -140,7 +142,8 @@ func clearAlias(name string) error {
 }
 
 // RestoreDevice gives a device its name that the kernel, when its namespace ended, has moved to the host's
-// under another one. It is known by its alias and its MAC; one that is not there is no error.
+// under another one. It is known by its alias and its MAC, or the name by which it was moved; one that is not there is no error. Its
+// settings, which may have another MAC, come after its name, and its alias goes last: a kill leaves what is known again.
 func RestoreDevice(d Device) error {
 	if d.Name == "" || d.MAC == "" {
 		return nil
@@ -151,14 +154,14 @@ func RestoreDevice(d Device) error {
 	}
 	for _, link := range links {
 		attrs := link.Attrs()
-		if attrs.Alias != d.Name || !d.has(attrs.HardwareAddr.String()) {
+		if attrs.Alias != d.Name || !d.has(attrs.HardwareAddr.String()) && (d.Index == 0 || attrs.Name != passingName(d.Index)) {
 			continue
 		}
-		d.restore(link)
 		if attrs.Name != d.Name {
 			err = errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, d.Name))
 		}
 		if err == nil {
+			d.restore(link)
 			err = netlink.LinkSetAlias(link, "")
 		}
 		if err != nil {

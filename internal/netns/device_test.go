@@ -159,3 +159,25 @@ func TestRootReturnedDeviceIsRestored(t *testing.T) {
 		}
 	}
 }
+
+// TestRootKilledRestoration: plugins may have changed the MAC by which the device is known. One that was killed after it was given back
+// leaves a device that has its name, or is found again.
+func TestRootKilledRestoration(t *testing.T) {
+	roottest.Require(t)
+	d := netns.Device{Name: "lan7", Interface: "net1", MAC: "02:00:00:00:aa:02", Index: 4711, Restore: func(link netlink.Link) {
+		if out := sandbox.Run(t, "ip", "link", "show", "lan7"); !strings.Contains(out, "alias lan7") {
+			t.Errorf("it is restored as %s", out)
+		}
+	}}
+	for _, link := range []string{"eth7 address " + d.MAC, "allocnet4711 address 02:00:00:00:aa:01"} {
+		ip(t, "link add "+link+" type veth peer name lan7peer")
+		ip(t, "link set "+strings.Fields(link)[0]+" alias lan7")
+		if err := netns.RestoreDevice(d); err != nil {
+			t.Error(err)
+		}
+		if out := sandbox.Run(t, "ip", "link", "show", "lan7"); strings.Contains(out, "alias") {
+			t.Errorf("it has its alias still: %s", out)
+		}
+		ip(t, "link del lan7peer")
+	}
+}

@@ -59,6 +59,9 @@ func (t *table) lacking(l *listing) (all []string) {
 	if len(l.chains) == 0 {
 		return []string{fmt.Sprintf("table %s %s", t.Family, name)}
 	}
+	if l.dormant {
+		all = append(all, fmt.Sprintf("table %s %s is dormant: it sees no packet", t.Family, name))
+	}
 	for _, chain := range t.chainNames() {
 		if l.lacksChain(t.chains[chain]) {
 			all = append(all, fmt.Sprintf("chain %s of table %s %s", chain, t.Family, name))

@@ -15,6 +15,8 @@ type listing struct {
 	sets map[string]map[string]netfilter.Element
 	// chains have the comments of their rules: nothing changes a rule but to replace it.
 	chains map[string][]string
+	// dormant is whether the table sees no packet. To add it again wakes it.
+	dormant bool
 }
 
 func list(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
@@ -23,6 +25,9 @@ func list(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
 		return nil, err
 	}
 	l := &listing{sets: map[string]map[string]netfilter.Element{}, chains: map[string][]string{}}
+	if l.dormant, err = s.IsDormant(t); err != nil {
+		return nil, err
+	}
 	chains, err := s.Chains(t)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,7 @@ func Guard(ctx context.Context, id, end, bridgeName string) error {
 			}
 			t.bring(b, nil)
 		}
+		b.AddTable(&t.Table) // one that is dormant wakes
 		b.AddElements(&t.Table, guarded, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: ownerText(id)}})
 		return nil
 	})
@@ -87,6 +88,9 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 	if isReady {
 		err = s.Change(func(b *netfilter.Batch) error {
 			r.expect(b)
+			for _, t := range []*table{inet(), bridge()} {
+				b.AddTable(&t.Table) // one that is dormant wakes
+			}
 			for _, p := range r.elementsOf(&m, k) {
 				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
 			}

@@ -147,6 +147,7 @@ func TestRootRepaired(t *testing.T) {
 			"nft flush ruleset", "nft delete table bridge allocnet-isolation", "nft flush table inet allocnet-isolation", "nft flush chain inet allocnet-isolation strict",
 			"nft insert rule inet allocnet-isolation forward accept", "nft add rule inet allocnet-isolation reached accept", "nft flush set bridge allocnet-isolation guarded",
 			"nft flush map inet allocnet-isolation level4", "nft delete element inet allocnet-isolation links { br0 }", "nft delete element inet allocnet-isolation members6 { br0 . 2001:db8::1 }",
+			"nft add table inet allocnet-isolation { flags dormant; }", "nft add table bridge allocnet-isolation { flags dormant; }",
 			"ip -6 neigh del proxy 2001:db8::1 dev br0", "sysctl -qw net.ipv4.conf.br0.proxy_arp_pvlan=0", "nft flush set bridge allocnet-isolation apart",
 		} {
 			run(t, strings.Fields(damage)...)
@@ -312,4 +313,35 @@ func cycle(t *testing.T, i int, mu *sync.Mutex, state *filter.State, read filter
 		mu.Unlock()
 	}
 	return nil
+}
+
+// TestRootDormant: tables that sleep wake when an attachment is added.
+func TestRootDormant(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		if err := filter.Apply(t.Context(), source(state)); err != nil {
+			return err
+		}
+		before := listTables(t)
+		for _, family := range []string{"inet", "bridge"} {
+			run(t, "nft", "add table "+family+" allocnet-isolation { flags dormant; }")
+		}
+		m := state.Members[0]
+		if err := filter.Add(t.Context(), state.Rules, m, source(state)); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(before, listTables(t)); diff != "" {
+			t.Error(diff)
+		}
+		run(t, "nft", "add table bridge allocnet-isolation { flags dormant; }")
+		if err := filter.Guard(t.Context(), m.ID, m.End, m.Bridge); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(before, listTables(t)); diff != "" {
+			t.Error(diff)
+		}
+		return nil
+	})
 }

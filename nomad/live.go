@@ -52,13 +52,15 @@ func (c *Client) Live(ctx context.Context) (map[string]bool, error) {
 	return live, nil
 }
 
-// watched returns the live set that Watch keeps, nil while it knows none. Then it notes what the caller
-// believes, so that Watch reports an allocation that has ended until its first answer.
+// watched returns the live set that Watch keeps, nil while it knows none. Then it notes what callers
+// have believed, of which a round has several answers, so that Watch reports an allocation that has ended until its first answer.
 func (c *Client) watched(believed map[string]bool) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.live == nil && believed != nil {
-		c.lastLive = maps.Clone(believed)
+		all := maps.Clone(believed)
+		maps.Copy(all, c.lastLive)
+		c.lastLive = all
 	}
 	return maps.Clone(c.live)
 }

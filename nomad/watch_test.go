@@ -138,8 +138,15 @@ func TestWatchKeepsLiveSet(t *testing.T) {
 }
 
 // TestWatchBeginsAfterRound: an allocation that ends after a round has read the live set, and before Watch
-// does, is reported as ended.
+// does, is reported as ended, also if the round has read it twice.
 func TestWatchBeginsAfterRound(t *testing.T) {
+	for readings := range 3 {
+		watchAfter(t, readings)
+	}
+}
+
+func watchAfter(t *testing.T, readings int) {
+	t.Helper()
 	list := newNodeList()
 	s := serve(t, map[string]any{
 		"/v1/agent/self": self(), "/v1/node/" + nodeID: api.Node{ID: nodeID},
@@ -151,15 +158,21 @@ func TestWatchBeginsAfterRound(t *testing.T) {
 		t.Fatalf("%v, %v", live, err)
 	}
 	list.set(false, api.Allocation{ID: "a", ClientStatus: "complete"})
-	ctx, stop := context.WithCancel(t.Context())
+	for range readings {
+		if live, err := c.Live(t.Context()); err != nil || live["a"] {
+			t.Fatalf("%v, %v", live, err)
+		}
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // what is not reported now never is
 	c.pause = time.Millisecond
 	var ended bool
 	c.Watch(ctx, func() {
 		ended = true
 		stop()
 	})
+	stop()
 	if !ended {
-		t.Error("it is not reported")
+		t.Errorf("after %d readings it is not reported", readings)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -156,6 +157,12 @@ const (
 )
 
 var linkSet = []netfilter.KeyType{netfilter.LinkName}
+
+// form are the tables without rules and attachments.
+type form struct{ inet, bridge *table }
+
+// forms makes them once: they are only read.
+var forms = sync.OnceValue(func() form { return form{inet(), bridge()} })
 
 // inet makes the table of what is routed, without rules and attachments.
 func inet() *table {

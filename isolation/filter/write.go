@@ -21,9 +21,9 @@ var errOutdated = errors.New("the tables are those of another version, or not co
 // Guard has nothing come from an end of an attachment until that is added. It is called before the end is up, and makes the
 // table if there is neither. Where only Apply can make it, because others have something in it, nothing is changed. Bridge is empty for ptp.
 func Guard(ctx context.Context, id, end, bridgeName string) error {
-	t, other := inet(), &bridge().Table
+	t, other := forms().inet, &forms().bridge.Table
 	if bridgeName != "" {
-		t, other = bridge(), &inet().Table
+		t, other = forms().bridge, &forms().inet.Table
 	}
 	return change(ctx, "guard "+end, func(s *netfilter.Socket, b *netfilter.Batch) error {
 		isMade, err := s.HasChain(&t.Table, t.version)
@@ -88,9 +88,6 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 	if isReady {
 		err = s.Change(func(b *netfilter.Batch) error {
 			r.expect(b)
-			for _, t := range []*table{inet(), bridge()} {
-				b.AddTable(&t.Table) // one that is dormant wakes
-			}
 			for _, p := range r.elementsOf(&m, k) {
 				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
 			}
@@ -119,7 +116,8 @@ func isFree(s *netfilter.Socket, m *Member) (bool, error) {
 // expect has the kernel refuse a batch unless the tables are complete for the rules: it deletes the rules of a chain that has none.
 func (r *ruleset) expect(b *netfilter.Batch) {
 	b.FlushChain(&netfilter.Table{Family: netfilter.INet, Name: name}, stamp+r.sum)
-	for _, t := range []*table{inet(), bridge()} {
+	for _, t := range []*table{forms().inet, forms().bridge} {
+		b.AddTable(&t.Table) // one that is dormant wakes
 		b.FlushChain(&t.Table, t.version)
 	}
 }

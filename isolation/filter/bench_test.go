@@ -51,14 +51,14 @@ func BenchmarkAdd(b *testing.B) {
 		for name, job := range map[string]string{"known": "job0", "new": "job9000"} {
 			b.Run(fmt.Sprintf("%d_rules_%d_members_%s", size[0], size[1], name), func(b *testing.B) {
 				within(b, func() error {
-					err := filter.Apply(b.Context(), source(s))
+					err := kernel.Apply(b.Context(), source(s))
 					more := member(70000, job, "s", isolation.Strict, "br0")
 					for b.Loop() {
-						err = errors.Join(err, filter.Guard(b.Context(), more.ID, more.End, more.Bridge), filter.Add(b.Context(), s.Rules, more, source(s)))
+						err = errors.Join(err, kernel.Guard(b.Context(), more.ID, more.End, more.Bridge), kernel.Add(b.Context(), s.Rules, more, source(s)))
 						b.StopTimer()
-						err = errors.Join(err, filter.Remove(b.Context(), s.Rules, more))
+						err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
 						if name == "new" {
-							err = errors.Join(err, filter.Apply(b.Context(), source(s)))
+							err = errors.Join(err, kernel.Apply(b.Context(), source(s)))
 						}
 						b.StartTimer()
 					}
@@ -75,13 +75,13 @@ func BenchmarkRemove(b *testing.B) {
 		s := crowd(size[0], size[1])
 		b.Run(fmt.Sprintf("%d_rules_%d_members", size[0], size[1]), func(b *testing.B) {
 			within(b, func() error {
-				err := filter.Apply(b.Context(), source(s))
+				err := kernel.Apply(b.Context(), source(s))
 				more := member(70000, "job0", "s", isolation.Strict, "br0")
 				for b.Loop() {
 					b.StopTimer()
-					err = errors.Join(err, filter.Add(b.Context(), s.Rules, more, source(s)))
+					err = errors.Join(err, kernel.Add(b.Context(), s.Rules, more, source(s)))
 					b.StartTimer()
-					err = errors.Join(err, filter.Remove(b.Context(), s.Rules, more))
+					err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
 				}
 				return err
 			})
@@ -98,18 +98,18 @@ func BenchmarkApply(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("%d_rules_%d_members", size[0], size[1]), func(b *testing.B) {
 			within(b, func() error {
-				err := filter.Apply(b.Context(), source(states[1]))
+				err := kernel.Apply(b.Context(), source(states[1]))
 				for i := 0; b.Loop(); i++ {
-					err = errors.Join(err, filter.Apply(b.Context(), source(states[i%2])))
+					err = errors.Join(err, kernel.Apply(b.Context(), source(states[i%2])))
 				}
 				return err
 			})
 		})
 		b.Run(fmt.Sprintf("lacks_%d_rules_%d_members", size[0], size[1]), func(b *testing.B) {
 			within(b, func() error {
-				err := filter.Apply(b.Context(), source(states[0]))
+				err := kernel.Apply(b.Context(), source(states[0]))
 				for b.Loop() {
-					lacks, failed := filter.Lacks(b.Context(), states[0])
+					lacks, failed := kernel.Lacks(b.Context(), states[0])
 					if err = errors.Join(err, failed); len(lacks) > 0 {
 						return errors.New("something is missing")
 					}
@@ -193,7 +193,7 @@ func benchEnds(b *testing.B, rules int) *benchPair {
 		if rules < 0 {
 			return nil
 		}
-		return filter.Apply(b.Context(), source(state))
+		return kernel.Apply(b.Context(), source(state))
 	})
 	for i, n := range inside {
 		err = errors.Join(err, n.Do(func() error {

@@ -14,6 +14,9 @@ import (
 	"github.com/allocnet/allocnet/isolation/filter"
 )
 
+// kernel has the tables of the namespace in which it is called.
+var kernel filter.Kernel
+
 // testHost is a host with allocations, each in a namespace of its own.
 type testHost struct {
 	*netns.Namespace
@@ -81,7 +84,7 @@ func (h *testHost) attach(t *testing.T, name string, m filter.Member, gateway4, 
 	})
 	h.in(t, h.Namespace, func() error {
 		if m.Antispoof {
-			if err := filter.Guard(t.Context(), m.ID, m.End, m.Bridge); err != nil {
+			if err := kernel.Guard(t.Context(), m.ID, m.End, m.Bridge); err != nil {
 				return err
 			}
 		}
@@ -97,7 +100,7 @@ func (h *testHost) attach(t *testing.T, name string, m filter.Member, gateway4, 
 			}
 		}
 		rules, err := state()
-		return errors.Join(err, filter.Add(t.Context(), rules.Rules, m, state))
+		return errors.Join(err, kernel.Add(t.Context(), rules.Rules, m, state))
 	})
 	h.in(t, n, func() error {
 		lengths := []int{24, 64}

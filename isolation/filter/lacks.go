@@ -15,7 +15,7 @@ import (
 )
 
 // Lacks tells what is missing, by the IDs of attachments. A host that needs no tables has nothing looked at.
-func Lacks(ctx context.Context, state State) (map[string][]string, error) {
+func (Kernel) Lacks(ctx context.Context, state State) (map[string][]string, error) {
 	if !state.isNeeded() {
 		return nil, nil //nolint:nilnil // nothing is missing
 	}

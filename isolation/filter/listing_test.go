@@ -98,7 +98,7 @@ func listTables(t testing.TB) string {
 // requireComplete fails if anything of the state is missing.
 func requireComplete(t testing.TB, s filter.State) {
 	t.Helper()
-	if lacks, err := filter.Lacks(t.Context(), s); err != nil || len(lacks) > 0 {
+	if lacks, err := kernel.Lacks(t.Context(), s); err != nil || len(lacks) > 0 {
 		t.Errorf("missing is %v, %v", lacks, err)
 	}
 }
@@ -110,7 +110,7 @@ func TestRootLoadedAgain(t *testing.T) {
 	netnstest.Run(t, func() error {
 		addBridges(t, "br0", "br1", "br2")
 		state := mixed()
-		if err := filter.Apply(t.Context(), source(state)); err != nil {
+		if err := kernel.Apply(t.Context(), source(state)); err != nil {
 			return err
 		}
 		requireComplete(t, state)
@@ -120,7 +120,7 @@ func TestRootLoadedAgain(t *testing.T) {
 			return err
 		}
 		run(t, "nft", "flush", "ruleset")
-		if lacks, err := filter.Lacks(t.Context(), state); err != nil || len(lacks) != len(state.Members) {
+		if lacks, err := kernel.Lacks(t.Context(), state); err != nil || len(lacks) != len(state.Members) {
 			t.Errorf("after a flush missing is %v, %v", lacks, err)
 		}
 		run(t, "nft", "-f", file)
@@ -129,10 +129,10 @@ func TestRootLoadedAgain(t *testing.T) {
 		}
 		requireComplete(t, state)
 		run(t, "nft", "-f", file)
-		if lacks, err := filter.Lacks(t.Context(), state); err != nil || len(lacks) != len(state.Members) {
+		if lacks, err := kernel.Lacks(t.Context(), state); err != nil || len(lacks) != len(state.Members) {
 			t.Errorf("after loading it twice missing is %v, %v", lacks, err)
 		}
-		err := filter.Apply(t.Context(), source(state))
+		err := kernel.Apply(t.Context(), source(state))
 		if diff := cmp.Diff(before, listTables(t)); diff != "" {
 			t.Errorf("after repair: %s", diff)
 		}

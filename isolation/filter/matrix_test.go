@@ -259,7 +259,7 @@ func TestRootMatrix(t *testing.T) {
 	})
 	state.Rules = matrixRules
 	h.in(t, h.Namespace, func() error {
-		if err := filter.Apply(t.Context(), source(state)); err != nil {
+		if err := kernel.Apply(t.Context(), source(state)); err != nil {
 			return err
 		}
 		requireComplete(t, state)
@@ -339,7 +339,7 @@ func TestRootChangedUnderTraffic(t *testing.T) {
 	others.Rules.Allow[0].Name = "the same with another name"
 	for i := range 20 {
 		before := sent.Load()
-		h.in(t, h.Namespace, func() error { return filter.Apply(t.Context(), source([]filter.State{others, state}[i%2])) })
+		h.in(t, h.Namespace, func() error { return kernel.Apply(t.Context(), source([]filter.State{others, state}[i%2])) })
 		text := fmt.Sprintf("line %d", i)
 		sandbox.Eventually(t, "the connection goes on", func() bool { write(text); return p.has(text) && sent.Load() > before+20 })
 	}

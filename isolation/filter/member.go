@@ -10,6 +10,9 @@ import (
 	"github.com/allocnet/allocnet/isolation"
 )
 
+// Kernel has the tables of the network namespace of its caller.
+type Kernel struct{}
+
 // State is all that the host has to have.
 type State struct {
 	Rules   isolation.Rules

@@ -43,7 +43,7 @@ func (l *listing) bridges() (names []string) {
 // Remove removes what Guard and Add have put in for an attachment, and the tables after the last one, and ends its flows: who gets its addresses
 // would have them, too. Of the attachment only the ID has to be known; what is missing is no error, and what another attachment has stays, if
 // it has the same address by now.
-func Remove(ctx context.Context, rules isolation.Rules, m Member) error {
+func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err

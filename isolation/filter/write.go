@@ -20,7 +20,7 @@ var errOutdated = errors.New("the tables are those of another version, or not co
 
 // Guard has nothing come from an end of an attachment until that is added. It is called before the end is up, and makes the
 // table if there is neither. Where only Apply can make it, because others have something in it, nothing is changed. Bridge is empty for ptp.
-func Guard(ctx context.Context, id, end, bridgeName string) error {
+func (Kernel) Guard(ctx context.Context, id, end, bridgeName string) error {
 	t, other := forms().inet, &forms().bridge.Table
 	if bridgeName != "" {
 		t, other = forms().bridge, &forms().inet.Table
@@ -60,7 +60,7 @@ func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netf
 
 // Add adds the elements of an attachment, before its interface inside is up. It is safe to repeat. What rules need that is not there
 // is made of the state, and so are the tables, if the state has anything that needs them.
-func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) error {
+func (f Kernel) Add(ctx context.Context, rules isolation.Rules, m Member, state Source) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func Add(ctx context.Context, rules isolation.Rules, m Member, state Source) err
 		})
 	}
 	if !isReady || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // the first of its kind, or at an address that another has
-		return Apply(ctx, with(m, state))
+		return f.Apply(ctx, with(m, state))
 	}
 	if err != nil {
 		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
@@ -133,7 +133,7 @@ func with(m Member, state Source) Source {
 
 // Apply makes everything as the state has it, in one transaction: after a change of rules or levels, or a flush. The state is read
 // after what is there, so an attachment that is added meanwhile stays.
-func Apply(ctx context.Context, state Source) error {
+func (Kernel) Apply(ctx context.Context, state Source) error {
 	var h *host
 	var before map[netfilter.Family]*listing
 	err := change(ctx, "apply", func(s *netfilter.Socket, b *netfilter.Batch) error {

@@ -37,7 +37,7 @@ func TestRootAddedOneByOne(t *testing.T) {
 				m := state.Members[i]
 				so.Members = append(so.Members, m)
 				for range 2 {
-					err := errors.Join(filter.Guard(t.Context(), m.ID, m.End, m.Bridge), filter.Add(t.Context(), state.Rules, m, source(so)))
+					err := errors.Join(kernel.Guard(t.Context(), m.ID, m.End, m.Bridge), kernel.Add(t.Context(), state.Rules, m, source(so)))
 					if err != nil {
 						return err
 					}
@@ -48,7 +48,7 @@ func TestRootAddedOneByOne(t *testing.T) {
 				m := so.Members[0]
 				so.Members = so.Members[1:]
 				for range 2 {
-					if err := filter.Remove(t.Context(), state.Rules, m); err != nil {
+					if err := kernel.Remove(t.Context(), state.Rules, m); err != nil {
 						return err
 					}
 				}
@@ -86,7 +86,7 @@ func TestRootNotUsed(t *testing.T) {
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
 		state := filter.State{Rules: isolation.Rules{Allow: mixed().Rules.Allow}, Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
-		err := errors.Join(filter.Add(t.Context(), state.Rules, state.Members[0], source(state)), filter.Apply(t.Context(), source(state)), filter.Remove(t.Context(), state.Rules, state.Members[0]))
+		err := errors.Join(kernel.Add(t.Context(), state.Rules, state.Members[0], source(state)), kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), state.Rules, state.Members[0]))
 		requireComplete(t, state)
 		requireNothing(t)
 		return err
@@ -110,20 +110,20 @@ func TestRootRemovedByOwner(t *testing.T) {
 			heir := state.Members[0]
 			heir.ID, heir.End, heir.MAC = "heir", "veth0000ffff", state.Members[5].MAC
 			left := filter.State{Rules: state.Rules, Members: append([]filter.Member{heir}, state.Members[1:]...)}
-			if err := filter.Apply(t.Context(), source(state)); err != nil {
+			if err := kernel.Apply(t.Context(), source(state)); err != nil {
 				return err
 			}
-			if err := filter.Remove(t.Context(), test.rules, test.member); err != nil {
+			if err := kernel.Remove(t.Context(), test.rules, test.member); err != nil {
 				return err
 			}
 			if owners, err := filter.Owners(t.Context()); err != nil || slices.Contains(owners, test.member.ID) {
 				t.Errorf("%s: it is left: %q, %v", name, owners, err)
 			}
-			if err := filter.Add(t.Context(), state.Rules, heir, source(left)); err != nil {
+			if err := kernel.Add(t.Context(), state.Rules, heir, source(left)); err != nil {
 				return err
 			}
 			before := listTables(t)
-			err := filter.Remove(t.Context(), test.rules, state.Members[0])
+			err := kernel.Remove(t.Context(), test.rules, state.Members[0])
 			if diff := cmp.Diff(before, listTables(t)); diff != "" {
 				t.Errorf("%s: the heir has lost %s", name, diff)
 			}
@@ -139,7 +139,7 @@ func TestRootRepaired(t *testing.T) {
 	state := mixed()
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
-		if err := filter.Apply(t.Context(), source(state)); err != nil {
+		if err := kernel.Apply(t.Context(), source(state)); err != nil {
 			return err
 		}
 		before := listTables(t)
@@ -151,10 +151,10 @@ func TestRootRepaired(t *testing.T) {
 			"ip -6 neigh del proxy 2001:db8::1 dev br0", "sysctl -qw net.ipv4.conf.br0.proxy_arp_pvlan=0", "nft flush set bridge allocnet-isolation apart",
 		} {
 			run(t, strings.Fields(damage)...)
-			if lacks, err := filter.Lacks(t.Context(), state); err != nil || len(lacks) == 0 {
+			if lacks, err := kernel.Lacks(t.Context(), state); err != nil || len(lacks) == 0 {
 				t.Errorf("%s is not noticed: %v", damage, err)
 			}
-			if err := filter.Apply(t.Context(), source(state)); err != nil {
+			if err := kernel.Apply(t.Context(), source(state)); err != nil {
 				t.Errorf("%s: %v", damage, err)
 			}
 			requireComplete(t, state)
@@ -174,7 +174,7 @@ func TestRootForeignPort(t *testing.T) {
 		addBridges(t, bridgesOf...)
 		run(t, "ip", "link", "add", "uplink", "master", "br0", "type", "vxlan", "id", "1", "dstport", "4789")
 		m := state.Members[0]
-		err := filter.Add(t.Context(), state.Rules, m, source(filter.State{Rules: state.Rules}))
+		err := kernel.Add(t.Context(), state.Rules, m, source(filter.State{Rules: state.Rules}))
 		if err == nil || !strings.Contains(err.Error(), "the bridge br0 has the port uplink, of the kind vxlan") {
 			t.Errorf("the error is %v", err)
 		}
@@ -184,7 +184,7 @@ func TestRootForeignPort(t *testing.T) {
 		if apart := run(t, "nft", "list", "set", "bridge", "allocnet-isolation", "apart"); !strings.Contains(apart, m.End) {
 			t.Errorf("it is not apart: %s", apart)
 		}
-		err = filter.Remove(t.Context(), state.Rules, m)
+		err = kernel.Remove(t.Context(), state.Rules, m)
 		requireNothing(t)
 		return err
 	})
@@ -204,19 +204,19 @@ func TestRootGuardOfAnotherForm(t *testing.T) {
 		for family, m := range map[string]filter.Member{"bridge": member(8, "web", "s", isolation.Strict, "br0"), "inet": member(9, "db", "p", isolation.Strict, "")} {
 			netnstest.Run(t, func() error {
 				addBridges(t, bridgesOf...)
-				if err := filter.Apply(t.Context(), source(state)); err != nil {
+				if err := kernel.Apply(t.Context(), source(state)); err != nil {
 					return err
 				}
 				damage(family)
 				before := listTables(t)
-				if err := filter.Guard(t.Context(), m.ID, m.End, m.Bridge); err == nil || !strings.Contains(err.Error(), m.End) {
+				if err := kernel.Guard(t.Context(), m.ID, m.End, m.Bridge); err == nil || !strings.Contains(err.Error(), m.End) {
 					t.Errorf("the guard of %s: %v", m.ID, err)
 				}
 				if diff := cmp.Diff(before, listTables(t)); diff != "" {
 					t.Errorf("the guard of %s has changed %s", m.ID, diff)
 				}
 				all := filter.State{Rules: state.Rules, Members: append(slices.Clone(state.Members), m)}
-				err := errors.Join(filter.Apply(t.Context(), source(all)), filter.Guard(t.Context(), m.ID, m.End, m.Bridge))
+				err := errors.Join(kernel.Apply(t.Context(), source(all)), kernel.Guard(t.Context(), m.ID, m.End, m.Bridge))
 				requireComplete(t, all)
 				return err
 			})
@@ -233,11 +233,11 @@ func TestRootOperatorAnswers(t *testing.T) {
 		run(t, "sysctl", "-qw", "net.ipv4.conf.br1.proxy_arp_pvlan=1", "net.ipv6.conf.br1.proxy_ndp=1")
 		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br0")
 		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br1")
-		err := errors.Join(filter.Apply(t.Context(), source(state)), filter.Remove(t.Context(), state.Rules, state.Members[1]))
+		err := errors.Join(kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), state.Rules, state.Members[1]))
 		if value := run(t, "sysctl", "-n", "net.ipv4.conf.br1.proxy_arp_pvlan"); strings.TrimSpace(value) != "1" {
 			t.Errorf("proxy_arp_pvlan is %s", value)
 		}
-		err = errors.Join(err, filter.Remove(t.Context(), state.Rules, state.Members[0]))
+		err = errors.Join(err, kernel.Remove(t.Context(), state.Rules, state.Members[0]))
 		for _, bridgeName := range bridgesOf[:2] {
 			if left := run(t, "ip", "-6", "neigh", "show", "proxy", "dev", bridgeName); strings.Join(strings.Fields(left), " ") != "2001:db8::99 proxy" {
 				t.Errorf("on %s the host answers for %q", bridgeName, left)
@@ -269,7 +269,7 @@ func TestRootAtTheSameTime(t *testing.T) {
 	group.Go(func() error {
 		return in(func() error {
 			for range 5 {
-				if err := filter.Apply(t.Context(), read); err != nil {
+				if err := kernel.Apply(t.Context(), read); err != nil {
 					return err
 				}
 			}
@@ -302,10 +302,10 @@ func cycle(t *testing.T, i int, mu *sync.Mutex, state *filter.State, read filter
 		mu.Lock()
 		state.Members = append(state.Members, m)
 		mu.Unlock()
-		if err := filter.Add(t.Context(), state.Rules, m, read); err != nil || round == 2 {
+		if err := kernel.Add(t.Context(), state.Rules, m, read); err != nil || round == 2 {
 			return err
 		}
-		if err := filter.Remove(t.Context(), state.Rules, m); err != nil {
+		if err := kernel.Remove(t.Context(), state.Rules, m); err != nil {
 			return err
 		}
 		mu.Lock()
@@ -321,7 +321,7 @@ func TestRootDormant(t *testing.T) {
 	state := mixed()
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
-		if err := filter.Apply(t.Context(), source(state)); err != nil {
+		if err := kernel.Apply(t.Context(), source(state)); err != nil {
 			return err
 		}
 		before := listTables(t)
@@ -329,14 +329,14 @@ func TestRootDormant(t *testing.T) {
 			run(t, "nft", "add table "+family+" allocnet-isolation { flags dormant; }")
 		}
 		m := state.Members[0]
-		if err := filter.Add(t.Context(), state.Rules, m, source(state)); err != nil {
+		if err := kernel.Add(t.Context(), state.Rules, m, source(state)); err != nil {
 			return err
 		}
 		if diff := cmp.Diff(before, listTables(t)); diff != "" {
 			t.Error(diff)
 		}
 		run(t, "nft", "add table bridge allocnet-isolation { flags dormant; }")
-		if err := filter.Guard(t.Context(), m.ID, m.End, m.Bridge); err != nil {
+		if err := kernel.Guard(t.Context(), m.ID, m.End, m.Bridge); err != nil {
 			return err
 		}
 		if diff := cmp.Diff(before, listTables(t)); diff != "" {

@@ -24,6 +24,7 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -81,7 +82,7 @@ type Config struct {
 	PolicyFile string
 	// IsolationFile has the rules of isolation. Default: isolation.DefaultFile; a file that does not exist has none.
 	IsolationFile string
-	// Filter has the host keep attachments apart. Default: that of package filter.
+	// Filter has the host keep attachments apart. Default: filter.Kernel.
 	Filter Filter
 	// OwnerGone tells, by Request.Owner, whether what an allocation was made for
 	// is gone although its namespace lives; an error is that it is not known. GC
@@ -118,7 +119,7 @@ func (c Config) WithDefaults() Config {
 	}
 	c.PolicyFile = cmp.Or(c.PolicyFile, policy.DefaultFile)
 	c.IsolationFile = cmp.Or(c.IsolationFile, isolation.DefaultFile)
-	c.Filter = cmp.Or[Filter](c.Filter, hostFilter{})
+	c.Filter = cmp.Or[Filter](c.Filter, filter.Kernel{})
 	c.CallTimeout = cmp.Or(c.CallTimeout, time.Minute)
 	c.Executor = cmp.Or(c.Executor, ExecutorAuto)
 	if c.InProcess == nil && c.Exec == nil {

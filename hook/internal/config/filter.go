@@ -23,24 +23,3 @@ type Filter interface {
 	// Lacks returns what the host lacks, by the IDs of attachments.
 	Lacks(ctx context.Context, s filter.State) (map[string][]string, error)
 }
-
-// hostFilter is that of this host.
-type hostFilter struct{}
-
-func (hostFilter) Guard(ctx context.Context, id, end, bridge string) error {
-	return filter.Guard(ctx, id, end, bridge)
-}
-
-func (hostFilter) Add(ctx context.Context, rules isolation.Rules, m filter.Member, all filter.Source) error {
-	return filter.Add(ctx, rules, m, all)
-}
-
-func (hostFilter) Remove(ctx context.Context, rules isolation.Rules, m filter.Member) error {
-	return filter.Remove(ctx, rules, m)
-}
-
-func (hostFilter) Apply(ctx context.Context, all filter.Source) error { return filter.Apply(ctx, all) }
-
-func (hostFilter) Lacks(ctx context.Context, s filter.State) (map[string][]string, error) {
-	return filter.Lacks(ctx, s)
-}

@@ -92,6 +92,10 @@ func (p Plugin) FixedMTU() int {
 	return *p.MTU
 }
 
+// HasEnd tells whether the host has an end of each attachment by which it knows its addresses: a port of a bridge without VLANs, or
+// a pair that the host routes to.
+func (p Plugin) HasEnd() bool { return p.Type == "bridge" && p.VLAN == 0 || p.Type == "ptp" }
+
 // isGateway tells whether the plugin gives the host an address in the network's subnets, and routes for them.
 func (p Plugin) isGateway() bool {
 	return p.Type == "ptp" || p.Type == "bridge" && p.Bridge != "" && (p.IsGateway || p.IsDefaultGateway)

@@ -43,5 +43,5 @@ func (d *Doctor) isolation(ctx context.Context, r *Report, networks []network) {
 // isIsolated tells whether a network keeps its attachments apart. Mistakes in its rules are reported as such.
 func isIsolated(n *cniconf.Network) bool {
 	rules, err := policy.Of(n)
-	return err == nil && (rules.Level() != isolation.None || rules.Guards())
+	return err == nil && rules.Isolates()
 }

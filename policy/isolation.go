@@ -18,7 +18,7 @@ import (
 // wants it. whyPlugins returns why the plugins of a network are executed; nil: they are not.
 func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error) error {
 	rules, err := Of(n)
-	if err != nil || !rules.isolates() {
+	if err != nil || !rules.Isolates() {
 		return err
 	}
 	reason := rules.whyNotIsolated(n)

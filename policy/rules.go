@@ -118,11 +118,11 @@ func (s Source) validate() error {
 // Restrict tells whether the rules deny anything that is allowed without rules.
 func (r Rules) Restrict() bool {
 	denied := func(allowed *bool) bool { return allowed != nil && !*allowed }
-	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || r.StaticIPs != nil && (!r.StaticIPs.Allowed || r.StaticIPs.Ranges != nil) || denied(r.StaticMAC) || denied(r.MTU) || r.isolates()
+	return r.Namespaces != nil || r.Jobs != nil || r.MaxAttachments != nil || r.StaticIPs != nil && (!r.StaticIPs.Allowed || r.StaticIPs.Ranges != nil) || denied(r.StaticMAC) || denied(r.MTU) || r.Isolates()
 }
 
-// isolates tells whether packets are dropped that pass without rules.
-func (r Rules) isolates() bool { return r.Guards() || r.Level() != isolation.None }
+// Isolates tells whether packets are dropped that pass without rules.
+func (r Rules) Isolates() bool { return r.Guards() || r.Level() != isolation.None }
 
 // Describe returns the rules as text; without rules it is "unrestricted".
 func (r Rules) Describe() string {

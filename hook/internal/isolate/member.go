@@ -49,8 +49,7 @@ func place(a state.Attachment) (state.Isolation, bool) {
 	return reported(a)
 }
 
-// reported returns where the plugins of an attachment have put it. Only a port of a bridge without VLANs, and a pair that the host
-// routes to, can be known to the host by its addresses.
+// reported returns where the plugins of an attachment have put it, if the host can know it by its addresses.
 func reported(a state.Attachment) (i state.Isolation, ok bool) {
 	if a.Result == nil {
 		return i, false
@@ -60,7 +59,7 @@ func reported(a state.Attachment) (i state.Isolation, ok bool) {
 		return i, false
 	}
 	chain := cniconf.Chain(list)
-	at := slices.IndexFunc(chain, func(p cniconf.Plugin) bool { return p.Type == "bridge" && p.VLAN == 0 || p.Type == "ptp" })
+	at := slices.IndexFunc(chain, cniconf.Plugin.HasEnd)
 	end, err := onrecord.HostEnd(a, list)
 	if err != nil || end == nil || at < 0 {
 		return i, false

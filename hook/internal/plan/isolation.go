@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -16,7 +15,7 @@ import (
 func (p *Plan) isolate(f Facts) error {
 	for i := range p.Added {
 		added := &p.Added[i]
-		apart := added.rules.Level() != isolation.None || added.rules.Guards()
+		apart := added.rules.Isolates()
 		inProcess := added.Attachment.Executor == state.InProcess
 		if apart && !inProcess {
 			if err := policy.CheckIsolation(added.network, func(*cniconf.Network) error { return f.WhyPlugins(added.List, added.rules.Executor) }); err != nil {
@@ -36,5 +35,5 @@ func (p *Plan) isolate(f Facts) error {
 
 // hasEnd tells whether the host has an end of each attachment, by which it knows its addresses.
 func hasEnd(chain []cniconf.Plugin) bool {
-	return len(chain) > 0 && (chain[0].Type == "ptp" || chain[0].Type == "bridge" && chain[0].VLAN == 0) && chain[0].IPAMType != ""
+	return len(chain) > 0 && chain[0].HasEnd() && chain[0].IPAMType != ""
 }

@@ -222,7 +222,7 @@ func facts(e *operation.Env, host plan.Host) plan.Facts {
 			return step.UnpinnedMTU(context.Background(), e.Store, e.Config.Logger, bridge, "", "")
 		},
 		WhyPlugins: e.Config.ReasonForPlugins,
-		Joins:      func(apart bool) (bool, error) { return isolate.Joins(&e.Config, e.Store, apart) },
+		Joins:      isolate.Joins(&e.Config, e.Store),
 	}
 }
 

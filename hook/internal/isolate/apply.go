@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -28,21 +29,27 @@ type host struct {
 	store  *state.Store
 }
 
-// Joins tells whether attachments are to be known to the host that are not kept apart themselves: others are, or rules may limit them.
-// The error is that of a file of rules with mistakes; those that are not kept apart, where nothing is, do not need it.
-func Joins(c *config.Config, store *state.Store, apart bool) (bool, error) {
-	inForce, err := store.Isolation().InForce()
-	if err != nil {
-		return false, err
-	}
-	rules, err := isolation.Load(c.IsolationFile)
-	if err != nil {
-		if apart || inForce != nil {
+// Joins returns what tells whether attachments are to be known to the host: apart is whether they are kept apart themselves; the rest is if
+// others are, or rules may limit them. What is in force, and the rules, are read once. The error is that of a file of rules with mistakes;
+// attachments that are not kept apart, where nothing is, do not need it.
+func Joins(c *config.Config, store *state.Store) func(apart bool) (bool, error) {
+	inForce := sync.OnceValues(store.Isolation().InForce)
+	load := sync.OnceValues(func() (isolation.Rules, error) { return isolation.Load(c.IsolationFile) })
+	return func(apart bool) (bool, error) {
+		before, err := inForce()
+		if err != nil {
 			return false, err
+		}
+		rules, mistake := load()
+		apart = apart || before != nil
+		switch {
+		case mistake == nil:
+			return apart || len(rules.Egress) > 0, nil
+		case apart:
+			return false, mistake
 		}
 		return false, nil
 	}
-	return apart || inForce != nil || len(rules.Egress) > 0, nil
 }
 
 // Refresh has the host keep apart what is on record, by the rules of the file and the levels of the networks, unless these are in force. Flows

@@ -145,7 +145,7 @@ func (s seam) changeInForce(do func(wanted) error) (isInForce bool, err error) {
 
 // Join has the host know attachments that were recorded without it, as those that plugins have made, if others are kept apart by now.
 func Join(ctx context.Context, o *operation.Operation, attachments []state.Attachment) error {
-	joins, err := Joins(o.Config, o.Store, false)
+	joins, err := Joins(o.Config, o.Store)(false)
 	if err != nil || !joins {
 		return err
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/allocnet/allocnet/internal/hclfile"
 )
 
+// Table is the name of the tables of nftables in which the kernel has the rules.
+const Table = "allocnet-isolation"
+
 // DefaultFile has the rules of a host.
 const DefaultFile = "/etc/allocnet/isolation.hcl"
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/kernelevents"
+	"github.com/allocnet/allocnet/isolation"
 )
 
 // links are links, addresses and routes of the host and of its allocations.
@@ -124,8 +125,5 @@ func isOfIsolation(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < nl.SizeofNfgenmsg {
 		return true
 	}
-	return kernelevents.AttributesOf(m.Data[nl.SizeofNfgenmsg:]).Text(unix.NFTA_SET_ELEM_LIST_TABLE) == isolationTable // and NFTA_SET_TABLE
+	return kernelevents.AttributesOf(m.Data[nl.SizeofNfgenmsg:]).Text(unix.NFTA_SET_ELEM_LIST_TABLE) == isolation.Table // and NFTA_SET_TABLE
 }
-
-// isolationTable is the name of the tables of package filter.
-const isolationTable = "allocnet-isolation"

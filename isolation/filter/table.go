@@ -13,10 +13,11 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/isolation"
 )
 
 // name is that of both tables.
-const name = "allocnet-isolation"
+const name = isolation.Table
 
 // table is one of the two, with what it has to have.
 type table struct {

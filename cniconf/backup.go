@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/containernetworking/cni/libcni"
 )
 
 // makers are the types of plugins whose interface ends with the attachment. That of others may be a device of the host.
@@ -18,12 +20,12 @@ var makers = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "tap", "dumm
 
 // separateBackups gives each plugin tuning of a device of the host a directory of its own for what it has found there. With one file for
 // all, the second would overwrite what the first has found, and DEL could not give it back.
-func (n *Network) separateBackups(plugins []object) error {
-	if slices.Contains(makers, n.List.Plugins[0].Network.Type) {
+func separateBackups(chain []*libcni.PluginConfig, plugins []object) error {
+	if slices.Contains(makers, chain[0].Network.Type) {
 		return nil
 	}
 	taken := map[string]bool{}
-	for i, p := range n.List.Plugins {
+	for i, p := range chain {
 		if p.Network.Type != "tuning" {
 			continue
 		}

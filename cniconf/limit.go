@@ -20,7 +20,7 @@ type limits struct {
 // CheckLimits refuses a network in which several plugins bandwidth limit packets of one direction, if an attachment asks for limits of
 // these directions: the kernel has one limit for each, and the second plugin fails. One that is configured with a limit does not follow
 // the attachment.
-func (n *Network) CheckLimits(ingress, egress bool) error {
+func CheckLimits(n *Network, ingress, egress bool) error {
 	count := map[string]int{}
 	for _, p := range n.Chain() {
 		if p.Type != "bandwidth" {

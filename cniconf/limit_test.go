@@ -35,7 +35,7 @@ func TestCheckLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, asked := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
-			err := n.CheckLimits(asked[0], asked[1])
+			err := CheckLimits(n, asked[0], asked[1])
 			if (err != nil) != (want[i] != "") || err != nil && !strings.Contains(err.Error(), "n.conflist: 2 plugins bandwidth limit "+want[i]) {
 				t.Errorf("%s, asked %v: %v, want %q", plugins, asked, err, want[i])
 			}

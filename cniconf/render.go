@@ -49,7 +49,7 @@ func (n *Network) Render(e Edit) ([]byte, error) {
 			return nil, fmt.Errorf("network %q: plugins[%d]: %w", n.Name, i, err)
 		}
 	}
-	if err := n.separateBackups(plugins); err != nil {
+	if err := separateBackups(n.List.Plugins, plugins); err != nil {
 		return nil, err
 	}
 	if e.MTU != 0 && withMTU == 0 {

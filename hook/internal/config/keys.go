@@ -30,7 +30,7 @@ func (c Config) CheckKeys(n *cniconf.Network) error {
 	if err := n.CheckAddresses(); err != nil {
 		return err
 	}
-	if err := n.CheckLimits(false, false); err != nil {
+	if err := cniconf.CheckLimits(n, false, false); err != nil {
 		return err
 	}
 	mistakes, err := c.mistakes(n)

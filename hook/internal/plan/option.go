@@ -34,7 +34,7 @@ func (p *Plan) applyOptions() error {
 			return err
 		}
 		if asked := added.Element.Bandwidth; asked != nil {
-			if err := added.network.CheckLimits(asked.IngressRate != 0, asked.EgressRate != 0); err != nil {
+			if err := cniconf.CheckLimits(added.network, asked.IngressRate != 0, asked.EgressRate != 0); err != nil {
 				return err
 			}
 		}

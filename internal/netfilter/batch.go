@@ -141,6 +141,12 @@ func (b *Batch) Guard() {
 	b.isGuarded = true
 }
 
+// GuardAlways is Guard, also if the rules change all the time: then the batch fails.
+func (b *Batch) GuardAlways() {
+	b.Guard()
+	b.isGuardedAlways = true
+}
+
 // DeleteTable deletes a table that is there.
 func (b *Batch) DeleteTable(t *Table) {
 	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, []netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
@@ -205,12 +211,6 @@ func (b *Batch) addSet(t *Table, s *Set, id int) {
 			text(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name), text(unix.NFTA_SET_ELEM_LIST_SET, s.Name), b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements...),
 		})
 	}
-}
-
-// GuardAlways is Guard, also if the rules change all the time: then the batch fails.
-func (b *Batch) GuardAlways() {
-	b.Guard()
-	b.isGuardedAlways = true
 }
 
 // AddTable makes a table, without what is in it, unless it is there.

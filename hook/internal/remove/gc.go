@@ -117,8 +117,7 @@ func (g *collection) collectRecorded(ctx context.Context) error {
 	if err := CleanBoot(ctx, g.env); err != nil {
 		g.env.Config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
 	}
-	errs := []error{g.tearDownAbandoned(ctx), g.tearDownDead(ctx)}
-	return errors.Join(append(errs, isolate.Apply(ctx, g.env), g.gcNetworks(ctx))...)
+	return errors.Join(g.tearDownAbandoned(ctx), g.tearDownDead(ctx), isolate.Apply(ctx, g.env), g.gcNetworks(ctx))
 }
 
 // tearDownDead tears down the allocations on record that are not alive, several

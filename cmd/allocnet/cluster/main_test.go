@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli/clitest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -26,12 +26,5 @@ func TestMain(m *testing.M) {
 // runs returns the exit code and the output of a command.
 func runs(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	code = cli.Execute(t.Context(), func(s *cli.Settings) *cobra.Command {
-		root := &cobra.Command{Use: "allocnet"}
-		root.AddCommand(New(s), NewIPAM(s))
-		s.Prepare(root)
-		return root
-	}, args, &out, &errs)
-	return code, out.String(), errs.String()
+	return clitest.Run(t, func(s *cli.Settings) []*cobra.Command { return []*cobra.Command{New(s), NewIPAM(s)} }, args...)
 }

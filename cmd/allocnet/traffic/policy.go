@@ -1,7 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+// Package traffic has the commands on which traffic of allocations passes.
+package traffic
 
 import (
 	"context"
@@ -18,14 +19,15 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-func newPolicy(s *cli.Settings) *cobra.Command {
+// NewPolicy returns the command policy, which completes IDs with those that are recorded.
+func NewPolicy(s *cli.Settings, recordedIDs cli.Complete) *cobra.Command {
 	return cli.WithCommands(&cobra.Command{
 		Use:   "policy",
 		Short: "Show and test which traffic of allocations passes",
 		Long: `Show and test which traffic of allocations passes: what isolation of networks and the
 rules of ` + isolation.DefaultFile + ` say. Which allocations may attach to a network,
 "allocnet networks" shows.`,
-	}, newPolicyShow(s), newPolicyTest(s))
+	}, newShow(s, recordedIDs), newTest(s, recordedIDs))
 }
 
 // rulesFlag names other rules than those of the host.

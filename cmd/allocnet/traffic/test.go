@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package traffic
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 	"github.com/allocnet/allocnet/isolation"
 )
 
-const policyTestLong = `Tell whether a new flow passes, and which rule decides. FROM and TO are the ID of an
+const testLong = `Tell whether a new flow passes, and which rule decides. FROM and TO are the ID of an
 allocation, an address, or host. ID@INTERFACE is another attachment than the first. The
 protocol is tcp unless it is given: udp, sctp, or icmp, which has no port (TO/icmp). An IPv6
 address before a port is in brackets.
@@ -44,18 +44,18 @@ type testedJSON struct {
 	Reason string `json:"reason"`
 }
 
-func newPolicyTest(s *cli.Settings) *cobra.Command {
+func newTest(s *cli.Settings, recordedIDs cli.Complete) *cobra.Command {
 	var rules rulesFlag
 	cmd := &cobra.Command{
 		Use:   "test FROM TO:PORT[/PROTOCOL]",
 		Short: "Tell whether a flow passes, and which rule decides",
-		Long:  policyTestLong,
+		Long:  testLong,
 		Example: `  allocnet policy test host web-1:80
   allocnet policy test web-1 192.0.2.7:443/tcp
   allocnet policy test web-1@net1 host:53/udp
   allocnet policy test 192.0.2.7 web-1/icmp`,
 		Args:              cli.WantArguments(2, 2, "FROM and TO:PORT, as in web-1 db-1:5432/tcp"),
-		ValidArgsFunction: s.Completion(flowEnds),
+		ValidArgsFunction: s.Completion(flowEnds(recordedIDs)),
 		RunE:              func(cmd *cobra.Command, args []string) error { return testPolicy(cmd, s, &rules, args) },
 	}
 	rules.register(cmd)
@@ -121,17 +121,19 @@ func portText(protocol string, port uint16) string {
 }
 
 // flowEnds completes FROM, and TO up to its port.
-func flowEnds(s *cli.Settings, cmd *cobra.Command, args []string, word string) []string {
-	if len(args) > 1 {
-		return nil
-	}
-	ends := append([]string{"host"}, recordedIDs(s, cmd, args, word)...)
-	if len(args) == 1 {
-		for i := range ends {
-			ends[i] += ":"
+func flowEnds(recordedIDs cli.Complete) cli.Complete {
+	return func(s *cli.Settings, cmd *cobra.Command, args []string, word string) []string {
+		if len(args) > 1 {
+			return nil
 		}
+		ends := append([]string{"host"}, recordedIDs(s, cmd, args, word)...)
+		if len(args) == 1 {
+			for i := range ends {
+				ends[i] += ":"
+			}
+		}
+		return ends
 	}
-	return ends
 }
 
 // name is what people call an end.

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package traffic
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/allocnet/allocnet/isolation"
 )
 
-const policyShowLong = `Show for each attachment the isolation of its network, and which rules select it; with an
+const showLong = `Show for each attachment the isolation of its network, and which rules select it; with an
 ID, what reaches each attachment of the allocation and what it reaches, by which rule. Of a
 flow the first line that fits decides. The first characters of an ID are enough if no other
 ID begins with them.
@@ -49,17 +49,17 @@ type trafficJSON struct {
 	Unused []string `json:"unused,omitempty"`
 }
 
-type policyShowFlags struct {
+type showFlags struct {
 	cli.Display
 	rules rulesFlag
 }
 
-func newPolicyShow(s *cli.Settings) *cobra.Command {
-	var f policyShowFlags
+func newShow(s *cli.Settings, recordedIDs cli.Complete) *cobra.Command {
+	var f showFlags
 	cmd := &cobra.Command{
 		Use:   "show [ID]",
 		Short: "Show what reaches allocations and what they reach, by which rule",
-		Long:  policyShowLong,
+		Long:  showLong,
 		Example: `  allocnet policy show
   allocnet policy show web-1
   allocnet policy show web-1 --json`,
@@ -72,7 +72,7 @@ func newPolicyShow(s *cli.Settings) *cobra.Command {
 	return cmd
 }
 
-func (f *policyShowFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
+func (f *showFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
 	return f.Show(cmd, s.JSON, func(context.Context) (cli.View, error) {
 		t, engine, err := readTraffic(cmd, s, &f.rules)
 		if engine == nil || err != nil && t.members == nil { // that would look as if nothing were isolated

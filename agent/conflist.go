@@ -44,21 +44,10 @@ func (c *Conflist) Written() bool {
 // Keep writes the file, and again after each change of its source, until ctx ends.
 // While the source is invalid or missing, the file is not changed.
 func (c *Conflist) Keep(ctx context.Context) {
-	changed, err := watch.Dirs(ctx, c.watched()...)
-	if err != nil {
+	deaf := func(err error) {
 		c.Logger.Error("the conflist is not updated after changes of its source", "path", c.Path, "error", err)
 	}
-	for {
-		c.once()
-		select {
-		case <-ctx.Done():
-			return
-		case _, open := <-changed:
-			if !open {
-				return
-			}
-		}
-	}
+	watch.Follow(ctx, c.watched(), deaf, c.once)
 }
 
 func (c *Conflist) watched() []string {

@@ -35,22 +35,11 @@ func (d *Daemon) keepIsolation(ctx context.Context, i isolator) {
 	if len(dirs) == 0 {
 		dirs = []string{cniconf.DefaultDir}
 	}
-	changed, err := watch.Dirs(ctx, append([]string{filepath.Dir(isolation.DefaultFile)}, dirs...)...)
-	if err != nil {
+	deaf := func(err error) {
 		d.log.Warn("changes of isolation hold after the next repair, as they are not heard of", "error", err)
 	}
 	mistake := ""
-	for {
-		mistake = d.refreshIsolation(ctx, i, mistake)
-		select {
-		case <-ctx.Done():
-			return
-		case _, open := <-changed:
-			if !open {
-				return
-			}
-		}
-	}
+	watch.Follow(ctx, append([]string{filepath.Dir(isolation.DefaultFile)}, dirs...), deaf, func() { mistake = d.refreshIsolation(ctx, i, mistake) })
 }
 
 // refreshIsolation refreshes isolation, and returns the mistake that keeps it from that; empty for none.

@@ -36,6 +36,26 @@ func Dirs(ctx context.Context, dirs ...string) (<-chan struct{}, error) {
 	return w.changed, nil
 }
 
+// Follow calls do, and again after each change that Dirs reports, until ctx ends. Where changes cannot be heard of, deaf is called with the
+// error first, and do once.
+func Follow(ctx context.Context, dirs []string, deaf func(error), do func()) {
+	changed, err := Dirs(ctx, dirs...)
+	if err != nil {
+		deaf(err)
+	}
+	for {
+		do()
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-changed:
+			if !open {
+				return
+			}
+		}
+	}
+}
+
 type watch struct {
 	watcher *fsnotify.Watcher
 	dirs    []string

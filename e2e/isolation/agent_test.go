@@ -6,10 +6,8 @@ package isolation
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"time"
 
 	types "github.com/containernetworking/cni/pkg/types/100"
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -34,20 +31,8 @@ func (h *host) startAgent() (socket string) {
 	config := filepath.Join(dir, "agent.hcl")
 	sandbox.WriteFile(h, config, fmt.Sprintf("conf_dir = %q\nplugin_dirs = [%q]\nstate_dir = %q\nsocket {\n  path = %q\n}\n", h.conf, sandbox.PluginDir(), h.state, socket))
 	cmd := exec.Command(binary, "agent", "--config", config)
-	cmd.Env, cmd.Stdout, cmd.Stderr = h.environ(), os.Stderr, os.Stderr
-	if err := cmd.Start(); err != nil {
-		h.Fatal(err)
-	}
-	h.Cleanup(func() {
-		if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()); err != nil {
-			h.Errorf("agent: %v", err)
-		}
-	})
-	var err error
-	sandbox.Eventually(h, "the agent is ready", func() bool {
-		err = client.New(socket).Ready(context.Background())
-		return err == nil
-	}, func() string { return err.Error() })
+	cmd.Env = h.environ()
+	sandbox.StartDaemon(h, cmd, func() error { return client.New(socket).Ready(context.Background()) })
 	return socket
 }
 

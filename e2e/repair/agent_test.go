@@ -5,9 +5,7 @@ package repair
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
@@ -43,20 +39,7 @@ socket {
 `+strings.Join(blocks, "\n"))
 	args := append(slices.Clone(h.launcher), binary, "agent", "--config", conf)
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	if err := cmd.Start(); err != nil {
-		h.Fatal(err)
-	}
-	h.Cleanup(func() {
-		if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()); err != nil {
-			h.Errorf("agent: %v", err)
-		}
-	})
-	var err error
-	sandbox.Eventually(h, "the agent is ready", func() bool {
-		err = client.New(socket).Ready(context.Background())
-		return err == nil
-	}, func() string { return err.Error() })
+	sandbox.StartDaemon(h, cmd, func() error { return client.New(socket).Ready(context.Background()) })
 	sandbox.Eventually(h, "lo is repaired", func() bool {
 		all, _ := h.repairs(socket)
 		return all == 1

@@ -178,10 +178,16 @@ func (h *host) attach(id, network string, more ...string) place {
 	return p
 }
 
-// serve has a server listen in a place until the test ends.
+// serve has a server listen in a place until the test ends. The addresses of bridges are tentative until those have a port, and for some time
+// after that: meanwhile the host would connect with an address of another link, to which no answer comes.
 func (h *host) serve(p place) place {
 	h.Helper()
 	stream.Listen(h, p.netns, ":80")
+	tentative := ""
+	sandbox.Eventually(h, "the host has its addresses", func() bool {
+		tentative = sandbox.Run(h, "ip", "-6", "-o", "addr", "show", "tentative")
+		return tentative == ""
+	}, func() string { return tentative })
 	return p
 }
 

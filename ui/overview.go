@@ -31,7 +31,7 @@ type overviewPage struct {
 }
 
 func (s *Server) overview(ctx context.Context, _ *http.Request) (content, error) {
-	h, err := s.look(ctx)
+	h, err := look(ctx, s.config.Agent)
 	if err != nil {
 		return content{}, err
 	}

@@ -8,10 +8,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -74,22 +76,81 @@ func (i HostIsolation) InForce() (rules []byte, err error) {
 	return rules, nil
 }
 
-// SetInForce records rules, which are JSON, before the host gets them; nil: when nothing is isolated any more. It need not outlast a
-// power cut, as the rules do not. The caller holds Lock.
-func (i HostIsolation) SetInForce(rules []byte) error {
+// Prepared returns what was recorded with the rules in force, so that each attach has not to read those; nil: nothing, or another version of allocnet
+// has recorded rules since.
+func (i HostIsolation) Prepared() ([]byte, error) {
+	head, err := i.preparedHead()
+	if err != nil || head == "" {
+		return nil, err
+	}
+	data, err := files.ReadNoFollow(i.preparedFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if prepared, ok := bytes.CutPrefix(data, []byte(head)); ok {
+		return prepared, err
+	}
+	return nil, err
+}
+
+// Identity tells what Prepared returns from what it has returned before; empty: it is not known.
+func (i HostIsolation) Identity() string {
+	of, is := files.Identity(i.file()), files.Identity(i.preparedFile())
+	if of == "" || is == "" {
+		return ""
+	}
+	return of + " " + is
+}
+
+// preparedHead tells which boot and which rules in force it is of; empty: there are none.
+func (i HostIsolation) preparedHead() (string, error) {
+	info, err := os.Lstat(i.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	boot, err := BootID()
+	is, _ := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%s\n%d %d %d\n", boot, is.Ino, info.ModTime().UnixNano(), info.Size()), err
+}
+
+// SetInForce records rules, which are JSON, before the host gets them, with what Prepared returns of them; nil: when nothing is isolated any more. It
+// need not outlast a power cut, as the rules do not. The caller holds Lock.
+func (i HostIsolation) SetInForce(rules, prepared []byte) error {
+	if err := i.remove(i.preparedFile()); err != nil { // it is of others
+		return err
+	}
 	if rules == nil {
-		return i.disk("remove", i.file(), func() error {
-			if err := os.Remove(i.file()); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
-		})
+		return i.remove(i.file())
 	}
 	boot, err := BootID()
 	if err != nil {
 		return err
 	}
-	return i.disk("write", i.file(), func() error { return files.Replace(i.file(), append([]byte(boot+"\n"), rules...), files.Options{}) })
+	err = i.disk("write", i.file(), func() error { return files.Replace(i.file(), append([]byte(boot+"\n"), rules...), files.Options{}) })
+	if err != nil {
+		return err
+	}
+	head, err := i.preparedHead()
+	if err != nil {
+		return err
+	}
+	return i.disk("write", i.preparedFile(), func() error {
+		return files.Replace(i.preparedFile(), append([]byte(head), prepared...), files.Options{})
+	})
+}
+
+func (i HostIsolation) remove(file string) error {
+	return i.disk("remove", file, func() error {
+		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
 }
 
 func (i HostIsolation) file() string { return filepath.Join(i.dir, "in-force") }
+
+func (i HostIsolation) preparedFile() string { return filepath.Join(i.dir, "prepared") }

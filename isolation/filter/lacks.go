@@ -93,11 +93,10 @@ func (h *host) lackingProxies(lacks map[string][]string) error {
 		if err != nil {
 			return err
 		}
-		var has []netip.Addr
+		has := map[netip.Addr]bool{}
 		for _, n := range found {
-			if a, ok := netip.AddrFromSlice(n.IP); ok {
-				has = append(has, a)
-			}
+			a, _ := netip.AddrFromSlice(n.IP)
+			has[a] = true
 		}
 		isOn := isRouted(bridgeName)
 		for i := range h.members {
@@ -109,7 +108,7 @@ func (h *host) lackingProxies(lacks map[string][]string) error {
 				lacks[m.ID] = append(lacks[m.ID], "proxy_arp_pvlan of "+bridgeName)
 			}
 			for _, a := range m.Addresses {
-				if a.Unmap().Is6() && !slices.Contains(has, a) {
+				if a.Unmap().Is6() && !has[a] {
 					lacks[m.ID] = append(lacks[m.ID], fmt.Sprintf("proxy of %s on %s", a, bridgeName))
 				}
 			}

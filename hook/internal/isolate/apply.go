@@ -10,7 +10,6 @@
 package isolate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +32,13 @@ type host struct {
 // others are, or rules may limit them. What is in force, and the rules, are read once. The error is that of a file of rules with mistakes;
 // attachments that are not kept apart, where nothing is, do not need it.
 func Joins(c *config.Config, store *state.Store) func(apart bool) (bool, error) {
-	inForce := sync.OnceValues(store.Isolation().InForce)
-	load := sync.OnceValues(func() (isolation.Rules, error) { return isolation.Load(c.IsolationFile) })
+	h := host{c, store}
+	inForce := sync.OnceValues(h.inForce)
+	load := sync.OnceValues(func() (isolation.Rules, error) {
+		before, _ := inForce()
+		rules, _, err := h.rulesNow(before)
+		return rules, err
+	})
 	return func(apart bool) (bool, error) {
 		before, err := inForce()
 		if err != nil {
@@ -60,7 +64,7 @@ func Refresh(ctx context.Context, e *operation.Env) error {
 	if inForce == nil && mistake == nil && !w.apart() {
 		return nil
 	}
-	if encoded, err := w.encode(); err == nil && bytes.Equal(encoded, inForce) {
+	if inForce != nil && w.isSame(*inForce) {
 		return mistake
 	}
 	return h.apply(ctx)
@@ -68,10 +72,11 @@ func Refresh(ctx context.Context, e *operation.Env) error {
 
 // Apply is Refresh also if they are in force: what the host has of attachments that are gone is removed.
 func Apply(ctx context.Context, e *operation.Env) error {
-	if inForce, err := e.Store.Isolation().InForce(); err != nil || inForce == nil {
+	h := host{&e.Config, e.Store}
+	if inForce, err := h.inForce(); err != nil || inForce == nil {
 		return err
 	}
-	return host{&e.Config, e.Store}.apply(ctx)
+	return h.apply(ctx)
 }
 
 func (h host) apply(ctx context.Context) error {
@@ -98,7 +103,7 @@ func (h host) apply(ctx context.Context) error {
 // are missing.
 func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) {
 	h := host{&e.Config, e.Store}
-	inForce, err := h.store.Isolation().InForce()
+	inForce, err := h.inForce()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +111,9 @@ func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) 
 	if err != nil {
 		return nil, err
 	}
-	levels.keep(wantedIn(inForce).Levels)
+	if inForce != nil {
+		levels.keep(inForce.Levels)
+	}
 	members, unread := h.recorded(ctx, levels)
 	all := make([]isolation.Member, len(members))
 	for i := range members {
@@ -116,7 +123,7 @@ func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) 
 }
 
 // enforce has the host get what is wanted, which is on record before. The caller holds the lock.
-func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce []byte) error {
+func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce *wanted) error {
 	if !w.isNeeded(members) {
 		if inForce == nil {
 			return nil
@@ -124,14 +131,10 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 		if err := h.config.Filter.Apply(ctx, func() (filter.State, error) { return filter.State{}, nil }); err != nil {
 			return err
 		}
-		return h.store.Isolation().SetInForce(nil)
+		return h.store.Isolation().SetInForce(nil, nil)
 	}
-	encoded, err := w.encode()
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(encoded, inForce) {
-		if err := h.store.Isolation().SetInForce(encoded); err != nil {
+	if inForce == nil || inForce.text == "" || !w.isSame(*inForce) {
+		if err := h.setInForce(w); err != nil {
 			return err
 		}
 	}

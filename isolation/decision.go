@@ -3,7 +3,10 @@
 
 package isolation
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Decision is what becomes of a flow.
 type Decision struct {
@@ -27,6 +30,17 @@ func Decide(r Rules, members []Member, f Flow) Decision {
 		}
 	}
 	return Decision{Allowed: true, Rule: 8, Text: "nothing denies it"}
+}
+
+// AreRouted tells whether the host routes what passes between two attachments. Those on one bridge that are not apart pass there by
+// themselves.
+func (r Rules) AreRouted(a, b Member) bool {
+	return a.Link != b.Link || r.isApart(a) || r.isApart(b)
+}
+
+// isApart tells whether an attachment reaches its neighbours only by the host.
+func (r Rules) isApart(m Member) bool {
+	return m.Level == Strict || slices.ContainsFunc(r.Egress, func(e Egress) bool { return e.From.selects(m) })
 }
 
 // question is a flow with the attachments that its ends are, which may be nil.

@@ -37,10 +37,10 @@ func (f *Facts) Outward(n Local) []Obstacle {
 	}
 	var found []Obstacle
 	for _, s := range f.rulesets {
-		if n.Subnet.Addr().Is4() && !s.ipv4 || n.Subnet.Addr().Is6() && !s.ipv6 {
+		if s.isZones || !s.sees(n.Subnet) {
 			continue
 		}
-		for _, chain := range s.forward {
+		for _, chain := range s.base[Forward] {
 			text, out := s.drops(chain, &packet{source: inside, destination: outside, from: by, to: []string{""}, notTo: by})
 			inText, in := s.drops(chain, &packet{source: outside, destination: inside, to: []string{by}, isTranslated: true})
 			out = out && !n.accepts(s, chain)

@@ -21,13 +21,18 @@ import (
 
 // NewPolicy returns the command policy, which completes IDs with those that are recorded.
 func NewPolicy(s *cli.Settings, recordedIDs cli.Complete) *cobra.Command {
+	return newPolicy(s, recordedIDs, readFilters)
+}
+
+// newPolicy is NewPolicy with what reads the filters of the host.
+func newPolicy(s *cli.Settings, recordedIDs cli.Complete, filters func(context.Context) hostFilters) *cobra.Command {
 	return cli.WithCommands(&cobra.Command{
 		Use:   "policy",
 		Short: "Show and test which traffic of allocations passes",
 		Long: `Show and test which traffic of allocations passes: what isolation of networks and the
 rules of ` + isolation.DefaultFile + ` say. Which allocations may attach to a network,
 "allocnet networks" shows.`,
-	}, newShow(s, recordedIDs), newTest(s, recordedIDs))
+	}, newShow(s, recordedIDs), newTest(s, recordedIDs, filters))
 }
 
 // rulesFlag names other rules than those of the host.

@@ -24,7 +24,8 @@ ID begins with them.
 
 A rule that selects no attachment of this host is listed: its names may be mistyped, or of
 allocations on other hosts. Networks whose packets do not pass the host, such as macvlan,
-have no isolation. What other rules of the host drop is not examined.`
+have no isolation. What other filters of the host drop is not examined, but by "allocnet
+policy test".`
 
 // attachmentTraffic is an attachment with what passes.
 type attachmentTraffic struct {

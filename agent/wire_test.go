@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -52,7 +53,7 @@ func marshal(t *testing.T, value any) string {
 // same, and no field is missing.
 func TestWireResponses(t *testing.T) {
 	created := time.Unix(1, 0).UTC()
-	allocation := &hook.Allocation{
+	whole := &hook.Allocation{
 		ID: "a", Identity: policy.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"}, Owner: "u", Netns: "/run/netns/a",
 		Attachments: []hook.Attachment{{
 			Network: "web", Interface: "eth0", Primary: true, Task: "t", Phase: hook.Missing, Missing: "interface gone",
@@ -62,6 +63,7 @@ func TestWireResponses(t *testing.T) {
 				DNS:      hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
 				Ports:    []hook.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
 			},
+			Denied:   &allocation.Denied{Packets: 1, Bytes: 2, Forged: 3},
 			Attempts: 1, Error: "e", Created: created, Result: json.RawMessage(`{"a":1}`),
 		}},
 		DNSSelection: "merge", DNS: hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
@@ -75,7 +77,7 @@ func TestWireResponses(t *testing.T) {
 		TornDown: []string{"a"}, Networks: []string{"web"}, Skipped: map[string]string{"a": "b"}, Postponed: map[string]string{"a": "b"},
 	}
 	for name, test := range map[string]struct{ engine, wire any }{
-		"allocation": {allocation, &api.Allocation{}},
+		"allocation": {whole, &api.Allocation{}},
 		"details":    {&known[0], &api.AttachmentDetails{}},
 		"collected":  {collected, &api.Collected{}},
 	} {

@@ -62,6 +62,8 @@ type Attachment struct {
 	// Missing is what is gone, in the phase Missing.
 	Missing string `json:"missing,omitempty"`
 	Observed
+	// Denied is what isolation has dropped of it, since it was attached or the host's tables were made anew. Nil: it is not counted, or not known.
+	Denied *Denied `json:"denied,omitempty"`
 	// Attempts is the number of ADD calls, or in phase Pending of teardowns.
 	Attempts int       `json:"attempts"`
 	Error    string    `json:"error,omitempty"`

@@ -210,6 +210,15 @@ func (e *Engine) Members(ctx context.Context) ([]isolation.Member, error) {
 	return isolate.Members(ctx, e.env)
 }
 
+// AddDenied fills in what was dropped of attachments (Attachment.Denied), for which it needs root. Where nothing is isolated there is nothing.
+func (e *Engine) AddDenied(ctx context.Context, all ...*Allocation) error {
+	return isolate.AddDenied(ctx, e.env, all...)
+}
+
+// Ends returns where the packets of attachments pass the host, as far as it knows. It changes nothing, and waits for no lock. With an error,
+// some are missing.
+func (e *Engine) Ends(ctx context.Context) ([]HostEnd, error) { return isolate.Ends(ctx, e.env) }
+
 // Catalog returns the networks that can be attached now; see Config.
 func (e *Engine) Catalog() (*cniconf.Catalog, error) { return e.env.Config.Catalog() }
 

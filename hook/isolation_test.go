@@ -106,6 +106,8 @@ func (f *fakeFilter) Lacks(_ context.Context, s filter.State) (map[string][]stri
 	return lacks, nil
 }
 
+func (f *fakeFilter) Denied(context.Context) (map[string]isolation.Denied, error) { return nil, nil }
+
 // ids are the attachments of which the host has anything.
 func (f *fakeFilter) ids() []string {
 	f.mu.Lock()

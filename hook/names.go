@@ -9,6 +9,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/check"
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/plan"
@@ -69,6 +70,12 @@ type (
 	GCRequest = remove.GCRequest
 	// NotAttachedError is an interface that is not an attachment of the allocation.
 	NotAttachedError = remove.NotAttachedError
+	// HostEnd is an attachment, and where its packets pass the host.
+	HostEnd = isolate.HostEnd
+	// DeniedFlow is a flow of which isolation has dropped packets.
+	DeniedFlow = allocation.DeniedFlow
+	// FlowEnd is one of the two of a flow.
+	FlowEnd = allocation.FlowEnd
 	// Drift is what an attachment lacks of what was made when it was attached.
 	Drift = repair.Drift
 	// RepairMode is what RepairAttachments does about what is missing.

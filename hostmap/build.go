@@ -34,7 +34,9 @@ type facts struct {
 	Links []netns.Interface
 	// ShowsUnused is that of Host.
 	ShowsUnused func(network string) bool
-	Problems    []string
+	// Denied are all flows that isolation denied, if they are to be in the map.
+	Denied   []hook.DeniedFlow
+	Problems []string
 }
 
 // inspection is what hook.Engine.Inspect returned.
@@ -68,6 +70,7 @@ func build(f facts) *Map {
 			m.Networks = append(m.Networks, Network{Name: name, Attachments: used[name]})
 		}
 	}
+	m.Denied = m.ofMap(f.Denied)
 	return m
 }
 

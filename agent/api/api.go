@@ -28,6 +28,7 @@ const (
 	PathCluster     = "/v1/cluster"
 	PathRepair      = "/v1/repair"
 	PathLeaks       = "/v1/leaks"
+	PathDenied      = "/v1/denied"
 	PathMap         = "/v1/map"
 	PathEvents      = "/v1/events"
 	PathGC          = "/v1/gc"

@@ -22,4 +22,6 @@ type Filter interface {
 	Apply(ctx context.Context, all filter.Source) error
 	// Lacks returns what the host lacks, by the IDs of attachments.
 	Lacks(ctx context.Context, s filter.State) (map[string][]string, error)
+	// Denied returns what was dropped of attachments, by their IDs.
+	Denied(ctx context.Context) (map[string]isolation.Denied, error)
 }

@@ -154,9 +154,15 @@ func (w wanted) isNeeded(members []filter.Member) bool {
 // recorded returns all that are on record and in this boot. The error is that of records that cannot be read, of which nothing is
 // known.
 func (h host) recorded(ctx context.Context, levels networkLevels) (members []filter.Member, unread error) {
+	unread = h.each(ctx, levels, func(_ state.Allocation, _ state.Attachment, m filter.Member) { members = append(members, m) })
+	return members, unread
+}
+
+// each calls a function for each of recorded.
+func (h host) each(ctx context.Context, levels networkLevels, do func(state.Allocation, state.Attachment, filter.Member)) (unread error) {
 	boot, err := state.BootID()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for record, err := range h.store.List(ctx) {
 		if err != nil {
@@ -170,11 +176,11 @@ func (h host) recorded(ctx context.Context, levels networkLevels) (members []fil
 		unread = errors.Join(unread, o.LoadFromCache())
 		for _, a := range o.Record.Attachments {
 			if m, ok := member(o.Record.Allocation, a, levels); ok {
-				members = append(members, m)
+				do(o.Record.Allocation, a, m)
 			}
 		}
 	}
-	return members, unread
+	return unread
 }
 
 // source reads all that is on record.

@@ -34,7 +34,7 @@ type DeniedFlow struct {
 	Count int       `json:"count"`
 	From  FlowEnd   `json:"from"`
 	To    FlowEnd   `json:"to"`
-	// Protocol is tcp, udp, sctp or icmp, or the number of another one. Empty: it is no packet of IP.
+	// Protocol is tcp, udp, sctp, icmp or arp, or the number of another one. Empty: it is another frame.
 	Protocol string `json:"protocol,omitempty"`
 	// Port is the destination's. 0: there is none, or it is not known.
 	Port uint16 `json:"port,omitempty"`

@@ -21,7 +21,7 @@ type DeniedFlow struct {
 	Time     time.Time
 	From, To netip.Addr
 	// Protocol is tcp, udp, sctp or icmp, or the number of another one, and Port the destination's; 0: it has none, or the packet does not tell.
-	// What is no packet of IP has neither addresses nor these.
+	// What is no packet of IP has no addresses; ARP is arp, and the rest has no protocol either.
 	Protocol string
 	Port     uint16
 	// FromLink is the interface of this host by which it came: that of the source's Member.Link, or of what is forged the end of the attachment.

@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"net"
 	"net/netip"
 
 	"github.com/google/nftables/expr"
@@ -57,8 +58,8 @@ func suffixOf(a netip.Addr) string {
 	return ip6.suffix
 }
 
-// elementsOf returns those that an attachment has to have, as far as it is known.
-func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
+// elementsOf returns those that an attachment has to have, as far as it is known. gateway is the MAC of its bridge.
+func (r *ruleset) elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []placed {
 	e := &elements{Member: m}
 	if m.Antispoof && m.End != "" {
 		e.guard()
@@ -66,6 +67,7 @@ func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
 	if m.isApart(k) {
 		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: ownerText(m.ID) + onBridge + m.Bridge}, netfilter.LinkKey(m.End))
 	}
+	e.neighbour(k, gateway)
 	if m.Link == "" {
 		return e.all
 	}
@@ -93,6 +95,7 @@ func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain str
 		return
 	}
 	e.add(netfilter.INet, members+v, netfilter.Element{}, key...)
+	e.add(netfilter.INet, denied+v, netfilter.Element{}, key...)
 	if e.isIsolated() {
 		e.add(netfilter.INet, isolated+v, netfilter.Element{}, key...)
 	}
@@ -118,6 +121,7 @@ func (e *elements) guard() {
 		family = netfilter.Bridge
 	}
 	e.add(family, guarded, netfilter.Element{}, end)
+	e.add(family, forged, netfilter.Element{}, end)
 	if e.Bridge != "" {
 		if len(e.MAC) != macLength { // it is recorded, and not made yet: nothing comes from it
 			return

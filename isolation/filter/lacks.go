@@ -28,7 +28,11 @@ func (Kernel) Lacks(ctx context.Context, state State) (map[string][]string, erro
 	if err != nil {
 		return nil, err
 	}
-	lacks, h := map[string][]string{}, compile(state, found[netfilter.INet])
+	ofBridges, err := bridgeMACs(state.Members)
+	if err != nil {
+		return nil, err
+	}
+	lacks, h := map[string][]string{}, compile(state, found[netfilter.INet], ofBridges)
 	for _, f := range families {
 		l := cmp.Or(found[f], &listing{})
 		ofAll := h.tables[f].lacking(l)

@@ -213,15 +213,17 @@ func inet() *table {
 	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart", netfilter.KeyIn(links, true, inLink),
 		tracked(expr.CtKeySTATUS, translated), match{&expr.Immediate{Register: netfilter.Register, Data: publishedBit},
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register}}))
-	t.chain("guard", "what an end of ptp may send", rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", drop))
+	t.chain("guard", "what an end of ptp may send", rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", goTo(forged)))
 	t.guardChains((*ip).is, targetOfAny)
 	t.chain(reached, "1: allowed to addresses")
-	t.chain("strict", "5 to 7: to networks of the level strict", rule("5 to 7: strict", drop))
+	t.deniedChains()
+	t.forgedChain()
+	t.chain("strict", "5 to 7: to networks of the level strict", rule("5 to 7: strict", deniedFor(isolation.ByStrict)))
 	t.chain("none", "5: to networks of the level none", append(
 		both("5: from an isolated network", func(v *ip) match {
-			return slices.Concat(netfilter.KeyIn(isolated+v.suffix, true, inLink, v.source()), drop)
+			return slices.Concat(netfilter.KeyIn(isolated+v.suffix, true, inLink, v.source()), deniedFor(isolation.ByNetwork))
 		}),
-		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, inLink), drop),
+		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, inLink), deniedFor(isolation.ByNetwork)),
 	)...)
 	return t.seal()
 }
@@ -259,7 +261,7 @@ func bridge() *table {
 		compare(expr.CmpOpEq, 1, 0x80, 0xc2, 0, 0, 0)}
 	fromNone := match{load(expr.PayloadBaseNetworkHeader, ip6.from, 16), compare(expr.CmpOpEq, make([]byte, 16)...)}
 	t.base("input", nftables.ChainHookInput, early,
-		rule("frames for the bridge itself", isGuarded, toBridge, drop), // of spanning tree; they pass by prerouting
+		rule("frames for the bridge itself", isGuarded, toBridge, goTo(forged)), // of spanning tree; they pass by prerouting
 		rule("the host would answer for the neighbour itself", isApart, ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, drop),
 	)
 	t.base("forward", nftables.ChainHookForward, early,
@@ -269,16 +271,18 @@ func bridge() *table {
 		rule("neighbours that are not apart answer for themselves", netfilter.KeyIn(apart, false, outLink), isEtherType(arpType),
 			match{load(expr.PayloadBaseNetworkHeader, 6, 2), compare(expr.CmpOpEq, 0, 2)}, netfilter.KeyIn(near, true, arpSource), drop))
 	t.chain("guard", "what an end may send",
-		rule("another MAC", netfilter.KeyIn(macs, false, inLink, sourceMAC), drop),
+		rule("another MAC", netfilter.KeyIn(macs, false, inLink, sourceMAC), goTo(forged)),
 		rule("ARP", isEtherType(arpType), goTo("guard-arp")),
 		rule("IPv4", ip4.isFrame(), goTo("guard4")), rule("IPv6", ip6.isFrame(), goTo("guard6")),
-		rule("other protocols, and tagged frames", drop))
+		rule("other protocols, and tagged frames", goTo(forged)))
 	ethernet := match{load(expr.PayloadBaseNetworkHeader, 0, 6), compare(expr.CmpOpEq, 0, 1, 8, 0, 6, 4)}
 	probe := match{load(expr.PayloadBaseNetworkHeader, 14, 4), compare(expr.CmpOpEq, 0, 0, 0, 0)}
 	t.chain("guard-arp", "what ARP an end may send",
 		rule("of its own", isEtherType(arpType), ethernet, netfilter.KeyIn(senders, true, inLink, arpMAC, arpSource), accept),
 		rule("probes for its own", isEtherType(arpType), ethernet, probe, netfilter.KeyIn(senders, true, inLink, arpMAC, arpTarget), accept),
-		rule("forged ARP", drop))
+		rule("forged ARP", goTo(forged)))
+	t.forgedChain()
+	t.neighbourChain()
 	t.guardChains((*ip).isFrame, netfilter.KeyIn(targets, true, inLink, target))
 	return t.seal()
 }

@@ -91,7 +91,11 @@ func (q question) isPublished() (Decision, bool) {
 }
 
 func (q question) isFromHost() (Decision, bool) {
-	return Decision{Allowed: true, Rule: 4, Text: "a host reaches its own attachments"}, q.flow.From.Host && q.to != nil && q.to.Link != ""
+	isOwn := q.flow.From.Host && q.to != nil && q.to.Link != ""
+	if isOwn && q.to.NoHost {
+		return Decision{Rule: 4, Text: fmt.Sprintf("network %q has fromHost false: its host reaches its attachments by rules only", q.to.Network)}, true
+	}
+	return Decision{Allowed: true, Rule: 4, Text: "a host reaches its own attachments"}, isOwn
 }
 
 func (q question) isApart() (Decision, bool) {
@@ -129,5 +133,5 @@ func (q question) by(d Decision, kind, name, text string) Decision {
 
 // covers tells whether a selector selects an end.
 func covers(s Selector, m *Member, e End) bool {
-	return m != nil && s.selects(*m) || s.selectsAddress(e.Address)
+	return m != nil && s.selects(*m) || s.selectsAddress(e.Address) || s.Host && e.Host
 }

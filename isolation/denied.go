@@ -37,6 +37,8 @@ type Reason string
 const (
 	// ByEgress is 2.
 	ByEgress Reason = "egress"
+	// ByHost is 4: the host does not reach attachments to the network.
+	ByHost Reason = "host"
 	// ByNetwork is 5.
 	ByNetwork Reason = "network"
 	// ByStrict is 5, 6 or 7, to a network of the level strict.

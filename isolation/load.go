@@ -84,6 +84,7 @@ func (v *values) allow(b *hcl.Block) Allow {
 	v.require(b, "from", read.From)
 	v.require(b, "to", read.To)
 	a := Allow{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports)}
+	v.refuseHost(read.To, a.To, "want it in from of a rule allow: what goes to the host is selected by cidrs")
 	if a.From.Job+a.From.Group != "" && a.From.Namespace == "" {
 		v.Fault(read.From.Where, "from", `want namespace, too: who writes a job chooses its name and its groups. "*" is any`)
 	}
@@ -96,6 +97,8 @@ func (v *values) egress(b *hcl.Block) Egress {
 	v.Decode(b.Body, &read)
 	v.require(b, "from", read.From)
 	e := Egress{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports), read.DNS}
+	v.refuseHost(read.From, e.From, "want attachments, by namespace, job, group or network: rules egress limit nothing else")
+	v.refuseHost(read.To, e.To, "want it in from of a rule allow: what goes to the host is selected by cidrs")
 	if len(e.From.CIDRs) > 0 {
 		v.Fault(read.From.CIDRs.Range(), "cidrs", "want attachments, by namespace, job, group or network: rules egress limit nothing else")
 	}
@@ -111,6 +114,13 @@ func (v *values) egress(b *hcl.Block) Egress {
 		e.To = Selector{Network: noNetwork}
 	}
 	return e
+}
+
+// refuseHost reports a selector of the host where it selects nothing.
+func (v *values) refuseHost(read *selectorBlock, s Selector, want string) {
+	if s.Host {
+		v.Fault(read.Host.Range(), "host", want)
+	}
 }
 
 // require reports a block that a rule lacks.

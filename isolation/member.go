@@ -12,6 +12,8 @@ type Member struct {
 	// Network is the name of its network, and Level that network's.
 	Network string
 	Level   Level
+	// NoHost is whether the host does not reach it, but by rules allow.
+	NoHost bool
 	// Namespace, Job and Group are the allocation's in the orchestrator; empty: unknown.
 	Namespace, Job, Group string
 	// Addresses are those of the attachment.

@@ -76,6 +76,8 @@ type Rules struct {
 	// Antispoof is whether the host drops what an attachment sends with another address or MAC than its own. Nil: it does where
 	// Isolation is not none. For networks only.
 	Antispoof *bool `json:"antispoof,omitempty"`
+	// FromHost is whether the host reaches attachments that rules of isolation do not let it reach. Nil: it does. For networks only.
+	FromHost *bool `json:"fromHost,omitempty"`
 }
 
 // Level is Isolation, or its default.
@@ -88,6 +90,9 @@ func (r Rules) Guards() bool {
 	}
 	return r.Level() != isolation.None
 }
+
+// ReachedByHost is FromHost, or its default.
+func (r Rules) ReachedByHost() bool { return r.FromHost == nil || *r.FromHost }
 
 func (s Source) validate() error {
 	for key, patterns := range map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs} {
@@ -108,6 +113,9 @@ func (s Source) validate() error {
 	case "", isolation.None, isolation.Network, isolation.Strict:
 	default:
 		return fmt.Errorf("policy in %s: isolation %q: want %q, %q or %q", s.File, s.Isolation, isolation.None, isolation.Network, isolation.Strict)
+	}
+	if s.Level() == isolation.None && !s.ReachedByHost() {
+		return fmt.Errorf("policy in %s: fromHost false: want isolation %q or %q, too: without, others reach what the host does not", s.File, isolation.Network, isolation.Strict)
 	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
@@ -156,6 +164,9 @@ func (r Rules) Describe() string {
 	}
 	if r.Antispoof != nil {
 		parts = append(parts, map[bool]string{true: "antispoof", false: "no antispoof"}[*r.Antispoof])
+	}
+	if !r.ReachedByHost() {
+		parts = append(parts, "not from the host")
 	}
 	if len(parts) == 0 {
 		return "unrestricted"

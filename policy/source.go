@@ -47,7 +47,7 @@ func Load(file string) (Source, error) {
 		set  bool
 	}{
 		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
-		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""}, {fmt.Sprintf("isolation %q", s.Isolation), s.Isolation != ""}, {"antispoof", s.Antispoof != nil},
+		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""}, {fmt.Sprintf("isolation %q", s.Isolation), s.Isolation != ""}, {"antispoof", s.Antispoof != nil}, {"fromHost", s.FromHost != nil},
 	} {
 		if option.set {
 			return s, refuse(fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text))
@@ -105,7 +105,7 @@ func refuseIPv6(n *cniconf.Network, s Source) error {
 }
 
 // restricting are the keys of rules, which have no effect outside of "allocnet".
-var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof"}
+var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof", "fromHost"}
 
 // refuseMisplaced refuses rules beside the key "allocnet", and in plugins.
 func refuseMisplaced(n *cniconf.Network) error {

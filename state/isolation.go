@@ -25,6 +25,8 @@ type Isolation struct {
 	Level string `json:"level"`
 	// Antispoof is whether frames from its end pass only with its MAC and addresses.
 	Antispoof bool `json:"antispoof,omitempty"`
+	// NoHost is whether the host does not reach it, but by rules.
+	NoHost bool `json:"noHost,omitempty"`
 	// End is the name of its end on the host, and Bridge that of which it is a port; empty: of none.
 	End    string `json:"end"`
 	Bridge string `json:"bridge,omitempty"`

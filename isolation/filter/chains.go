@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/isolation"
@@ -28,6 +29,9 @@ var (
 func (t *table) matchSelector(s *isolation.Selector, v *ip, at side) (_ match, ok bool) {
 	if selectsAll(s) {
 		return nil, true
+	}
+	if s.Host { // what it sends comes from no interface
+		return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, make([]byte, unix.IFNAMSIZ)...), true
 	}
 	if hasPatterns(s) {
 		name := setOf(s) + v.suffix

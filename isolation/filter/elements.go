@@ -78,6 +78,9 @@ func (r *ruleset) elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []pla
 	if m.Level == isolation.Network {
 		e.addLink(networkSets(m.Network) + "-links")
 	}
+	if m.NoHost {
+		e.addLink(noHost)
+	}
 	egressChain := r.egressClass(k.egress)
 	for _, a := range m.sources() {
 		r.addAddress(e, k, a, egressChain)
@@ -90,6 +93,9 @@ func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain str
 	v, key := suffixOf(a), [][]byte{netfilter.LinkKey(e.Link), a.AsSlice()}
 	if egressChain != "" {
 		e.add(netfilter.INet, egress+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: egressChain}, key...)
+	}
+	if e.NoHost {
+		e.add(netfilter.INet, noHost+v, netfilter.Element{}, key...)
 	}
 	if a.IsLinkLocalUnicast() && a.Is6() {
 		return

@@ -32,7 +32,7 @@ func Choose(o *operation.Operation, a *state.Attachment) error {
 			return err
 		}
 		if !taken {
-			a.Isolation = &state.Isolation{Level: a.Isolation.Level, Antispoof: a.Isolation.Antispoof, End: name}
+			a.Isolation = &state.Isolation{Level: a.Isolation.Level, Antispoof: a.Isolation.Antispoof, NoHost: a.Isolation.NoHost, End: name}
 			return nil
 		}
 	}

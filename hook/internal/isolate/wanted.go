@@ -20,6 +20,7 @@ type networkLevel struct {
 	isolation.Level
 
 	Antispoof bool
+	NoHost    bool `json:",omitempty"`
 }
 
 // isNone tells whether nothing keeps them apart but rules.
@@ -43,7 +44,7 @@ func levelsNow(c *config.Config) (networkLevels, error) {
 		if err != nil {
 			continue // what is in force stays
 		}
-		levels[n.Name] = networkLevel{rules.Level(), rules.Guards()}
+		levels[n.Name] = networkLevel{rules.Level(), rules.Guards(), !rules.ReachedByHost()}
 	}
 	return levels, nil
 }
@@ -65,7 +66,7 @@ func (l networkLevels) of(a state.Attachment) networkLevel {
 	if a.Isolation == nil {
 		return networkLevel{Level: isolation.None}
 	}
-	return networkLevel{isolation.Level(a.Isolation.Level), a.Isolation.Antispoof}
+	return networkLevel{isolation.Level(a.Isolation.Level), a.Isolation.Antispoof, a.Isolation.NoHost}
 }
 
 // wanted is what the host is to keep attachments apart by.

@@ -27,7 +27,7 @@ func (p *Plan) isolate(f Facts) error {
 			return fmt.Errorf("network %q: %w", added.network.Name, err)
 		}
 		if joins && inProcess && hasEnd(added.network.Chain()) {
-			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards()}
+			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards(), NoHost: !added.rules.ReachedByHost()}
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 	undone := *a
 	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
 	if i := a.Isolation; i != nil {
-		undone.Isolation = &state.Isolation{Level: i.Level, Antispoof: i.Antispoof}
+		undone.Isolation = &state.Isolation{Level: i.Level, Antispoof: i.Antispoof, NoHost: i.NoHost}
 	}
 	if err := o.Lock.Write(undone); err != nil {
 		return err

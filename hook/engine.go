@@ -6,6 +6,7 @@ package hook
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
@@ -209,6 +210,35 @@ func (e *Engine) RefreshIsolation(ctx context.Context) error { return isolate.Re
 func (e *Engine) Members(ctx context.Context) ([]isolation.Member, error) {
 	return isolate.Members(ctx, e.env)
 }
+
+// RemoteMembers returns the attachments on other hosts that are known, as rules of isolation see them.
+func (e *Engine) RemoteMembers() ([]isolation.Member, error) { return isolate.Remotes(e.env) }
+
+// LearnMembers has isolation know the attachments of other hosts with addresses of a pool, in place of those that it knew; read is when
+// the others were last read to say so. They stay known, also after a reboot, until it is called again. It is safe to repeat.
+func (e *Engine) LearnMembers(ctx context.Context, pool string, remotes []isolation.Remote, read time.Time) error {
+	return isolate.Learn(ctx, e.env, pool, remotes, read)
+}
+
+// KnownMembers returns what LearnMembers has had known of a pool.
+func (e *Engine) KnownMembers(pool string) ([]isolation.Remote, error) { return isolate.Known(e.env, pool) }
+
+// SharesMembers tells whether other hosts are to know the attachments of this one, and it theirs: it has rules of isolation, or networks with
+// levels. With an error, which is that of a file, it tells so of what is in force.
+func (e *Engine) SharesMembers() (bool, error) { return isolate.Shares(e.env) }
+
+// Learned returns the pools of which attachments on other hosts are known, with the time at which they were known last to be so.
+func (e *Engine) Learned() (map[string]time.Time, error) {
+	all, err := e.env.Store.Isolation().Learned()
+	read := map[string]time.Time{}
+	for _, l := range all {
+		read[l.Pool] = l.Read
+	}
+	return read, err
+}
+
+// RecordsVersion returns a text that is another one after each change of a record.
+func (e *Engine) RecordsVersion() (string, error) { return e.env.Store.Version() }
 
 // Catalog returns the networks that can be attached now; see Config.
 func (e *Engine) Catalog() (*cniconf.Catalog, error) { return e.env.Config.Catalog() }

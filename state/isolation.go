@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -91,5 +93,83 @@ func (i HostIsolation) SetInForce(rules []byte) error {
 	}
 	return i.disk("write", i.file(), func() error { return files.Replace(i.file(), append([]byte(boot+"\n"), rules...), files.Options{}) })
 }
+
+// learnedPrefix begins the names of files of what is known of other hosts; the name of the pool is the rest.
+const learnedPrefix = "learned-"
+
+// Learned is what is on record of the attachments on other hosts that have addresses of a pool.
+type Learned struct {
+	Pool    string
+	Content []byte
+	// Read is when it was known last that the others say so.
+	Read time.Time
+}
+
+// Learned returns what is on record of other hosts. It outlasts a reboot: a host whose store does not answer knows of others what it did. What is not
+// JSON, as what a power cut has torn, is nothing.
+func (i HostIsolation) Learned() (all []Learned, err error) {
+	entries, err := os.ReadDir(i.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		pool, ok := strings.CutPrefix(e.Name(), learnedPrefix)
+		if !ok {
+			continue
+		}
+		content, errFile := files.ReadNoFollow(filepath.Join(i.dir, e.Name()))
+		info, errInfo := e.Info()
+		if errors.Is(errFile, fs.ErrNotExist) || errors.Is(errInfo, fs.ErrNotExist) {
+			continue // it has just gone
+		}
+		if errFile != nil || errInfo != nil {
+			err = errors.Join(err, errFile, errInfo)
+			continue
+		}
+		if json.Valid(content) {
+			all = append(all, Learned{pool, content, info.ModTime()})
+		}
+	}
+	return all, err
+}
+
+// SetLearned records what the other hosts of a pool say, which is JSON, before the host gets it, and when it was read; nil: nothing is known any more.
+// Until EndLearning the host may have something else. The caller holds Lock.
+func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) error {
+	begin := func() error { return files.Replace(i.learning(), nil, files.Options{}) }
+	if err := i.disk("write", i.learning(), begin); err != nil {
+		return err
+	}
+	path := filepath.Join(i.dir, learnedPrefix+pool)
+	if content == nil {
+		return i.disk("remove", path, func() error { return files.Remove(path) })
+	}
+	if err := i.disk("write", path, func() error { return files.Replace(path, content, files.Options{}) }); err != nil {
+		return err
+	}
+	return i.ConfirmLearned(pool, read)
+}
+
+// ConfirmLearned records when it was read that the other hosts of a pool say the same as before.
+func (i HostIsolation) ConfirmLearned(pool string, read time.Time) error {
+	path := filepath.Join(i.dir, learnedPrefix+pool)
+	return i.disk("chtimes", path, func() error { return os.Chtimes(path, read, read) })
+}
+
+// IsLearning is whether the host may lack something of what is learned, or have something else.
+func (i HostIsolation) IsLearning() bool {
+	_, err := os.Lstat(i.learning())
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// EndLearning is called when the host has what is learned.
+func (i HostIsolation) EndLearning() error {
+	if !i.IsLearning() {
+		return nil
+	}
+	return i.disk("remove", i.learning(), func() error { return files.Remove(i.learning()) })
+}
+
+func (i HostIsolation) learning() string { return filepath.Join(i.dir, "learning") }
 
 func (i HostIsolation) file() string { return filepath.Join(i.dir, "in-force") }

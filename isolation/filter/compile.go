@@ -23,10 +23,12 @@ type host struct {
 // families are those of the tables.
 var families = []netfilter.Family{netfilter.INet, netfilter.Bridge}
 
-// isNeeded is whether anything of the state needs tables. Rules allow by themselves let through what nothing denies.
+// isNeeded is whether anything of the state needs tables. Rules allow by themselves let through what nothing denies, and attachments on
+// other hosts are kept apart there.
 func (s *State) isNeeded() bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.isIsolated() || m.Antispoof }) ||
-		len(s.Members) > 0 && len(s.Rules.Egress) > 0
+	return slices.ContainsFunc(s.Members, func(m Member) bool {
+		return !m.isRemote() && (m.isIsolated() || m.Antispoof || len(s.Rules.Egress) > 0)
+	})
 }
 
 // compile makes all of a state. Of sets of selectors it has those of attachments, and others that are there: chains have lines for those, too.

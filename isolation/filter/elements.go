@@ -42,6 +42,17 @@ func (e *elements) addLink(set string) {
 	}
 }
 
+// addLinks adds what is for all that comes by its interface, with whatever address.
+func (e *elements) addLinks() {
+	e.addLink(links)
+	if e.isIsolated() {
+		e.addLink(isolatedLinks)
+	}
+	if e.Level == isolation.Network {
+		e.addLink(networkSets(e.Network) + "-links")
+	}
+}
+
 // isIsolated is whether its network has a level but none.
 func (m *Member) isIsolated() bool { return m.Level != isolation.None && m.Level != "" }
 
@@ -66,15 +77,11 @@ func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
 	if m.isApart(k) {
 		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: ownerText(m.ID) + onBridge + m.Bridge}, netfilter.LinkKey(m.End))
 	}
-	if m.Link == "" {
+	if m.link() == "" {
 		return e.all
 	}
-	e.addLink(links)
-	if m.isIsolated() {
-		e.addLink(isolatedLinks)
-	}
-	if m.Level == isolation.Network {
-		e.addLink(networkSets(m.Network) + "-links")
+	if !m.isRemote() {
+		e.addLinks()
 	}
 	egressChain := r.egressClass(k.egress)
 	for _, a := range m.sources() {
@@ -85,7 +92,7 @@ func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
 
 // addAddress adds the elements of the table inet for an address. That of the link is one of a source only: nothing is routed to it.
 func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain string) {
-	v, key := suffixOf(a), [][]byte{netfilter.LinkKey(e.Link), a.AsSlice()}
+	v, key := suffixOf(a), [][]byte{netfilter.LinkKey(e.link()), a.AsSlice()}
 	if egressChain != "" {
 		e.add(netfilter.INet, egress+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: egressChain}, key...)
 	}

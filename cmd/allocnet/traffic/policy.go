@@ -78,10 +78,12 @@ func (t *traffic) read(ctx context.Context, engine *hook.Engine) error {
 		t.allocations = append(t.allocations, a)
 	}
 	var err error
-	if t.members, err = engine.Members(ctx); len(errs) == 0 {
-		return err
+	if t.members, err = engine.Members(ctx); len(errs) > 0 {
+		err = errors.Join(errs...) // the same ones, with their IDs
 	}
-	return errors.Join(errs...)
+	remotes, errRemotes := engine.RemoteMembers()
+	t.members = append(t.members, remotes...)
+	return errors.Join(err, errRemotes)
 }
 
 // member returns an attachment as rules see it; nil for one whose packets do not pass the host.

@@ -4,6 +4,7 @@
 package traffic
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -22,7 +23,8 @@ protocol is tcp unless it is given: udp, sctp, or icmp, which has no port (TO/ic
 address before a port is in brackets.
 
 With the port of a published port, an address of this host, or host, is where the port leads
-to. What other rules of the host drop is not examined.
+to. An address on another host is that of an attachment if the agent has learned so. What
+other rules of the host drop, and the other host, is not examined.
 
 The exit code is 0 if it passes, and 4 if it is denied.`
 
@@ -145,5 +147,25 @@ func (t *traffic) name(e isolation.End) string {
 			}
 		}
 	}
+	if m := t.remote(e); m != nil {
+		return fmt.Sprintf("%s on %s (%s)", who(m), m.Host, e.Address)
+	}
 	return e.String()
+}
+
+// remote returns the attachment on another host that an end is; nil if it is none.
+func (t *traffic) remote(e isolation.End) *isolation.Member {
+	at := slices.IndexFunc(t.members, func(m isolation.Member) bool { return m.Host != "" && !e.Host && slices.Contains(m.Addresses, e.Address) })
+	if at < 0 {
+		return nil
+	}
+	return &t.members[at]
+}
+
+// who tells whose an attachment on another host is, as far as it is known.
+func who(m *isolation.Member) string {
+	if m.Job == "" {
+		return "an attachment to " + m.Network
+	}
+	return fmt.Sprintf("job %s of %s", m.Job, cmp.Or(m.Namespace, "an unknown namespace"))
 }

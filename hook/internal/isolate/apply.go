@@ -5,7 +5,8 @@
 // host lacks something of it, and until they are gone.
 //
 // What the host has is derived from what is on record: the rules and levels that are in force (state.HostIsolation), and where each
-// attachment is (state.Isolation), which is on record before the host gets anything for it. A lock holds both together: while the
+// attachment is (state.Isolation), which is on record before the host gets anything for it; of attachments on other hosts, what the agent has
+// learned (state.Learned). A lock holds both together: while the
 // host gets all of it anew, no attachment adds or removes its own.
 package isolate
 
@@ -115,6 +116,16 @@ func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) 
 	return all, unread
 }
 
+// Remotes returns the attachments on other hosts that are known, as rules see them.
+func Remotes(e *operation.Env) ([]isolation.Member, error) {
+	learned, err := host{&e.Config, e.Store}.learned()
+	all := make([]isolation.Member, len(learned))
+	for i := range learned {
+		all[i] = learned[i].Member
+	}
+	return all, err
+}
+
 // enforce has the host get what is wanted, which is on record before. The caller holds the lock.
 func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce []byte) error {
 	if !w.isNeeded(members) {
@@ -177,10 +188,11 @@ func (h host) recorded(ctx context.Context, levels networkLevels) (members []fil
 	return members, unread
 }
 
-// source reads all that is on record.
+// source reads all that is on record, also of other hosts. What is not known of these is not allowed, so it keeps nothing from being made.
 func (h host) source(ctx context.Context, w wanted) filter.Source {
 	return func() (filter.State, error) {
 		members, err := h.recorded(ctx, w.Levels)
-		return filter.State{Rules: w.Rules, Members: members}, err
+		remotes, _ := h.learned()
+		return filter.State{Rules: w.Rules, Members: append(members, remotes...)}, err
 	}
 }

@@ -221,7 +221,9 @@ func (e *Engine) LearnMembers(ctx context.Context, pool string, remotes []isolat
 }
 
 // KnownMembers returns what LearnMembers has had known of a pool.
-func (e *Engine) KnownMembers(pool string) ([]isolation.Remote, error) { return isolate.Known(e.env, pool) }
+func (e *Engine) KnownMembers(pool string) ([]isolation.Remote, error) {
+	return isolate.Remembered(e.env, pool)
+}
 
 // SharesMembers tells whether other hosts are to know the attachments of this one, and it theirs: it has rules of isolation, or networks with
 // levels. With an error, which is that of a file, it tells so of what is in force.

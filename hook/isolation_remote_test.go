@@ -78,8 +78,8 @@ func TestLearnMembers(t *testing.T) {
 	w.wantRemotes(both)
 	learn("other", nil, time.Time{})
 	w.wantRemotes(laterRemotes)
-	if known, err := w.Learned(); err != nil || len(known) != 1 || !known["p"].Equal(read) {
-		t.Errorf("learned is %v, %v, want that of p, read at %s", known, err, read)
+	if learned, err := w.Learned(); err != nil || len(learned) != 1 || !learned["p"].Equal(read) {
+		t.Errorf("learned is %v, %v, want that of p, read at %s", learned, err, read)
 	}
 	if all, err := w.RemoteMembers(); err != nil || len(all) != 2 || all[0].Host != "other" {
 		t.Errorf("remote members: %+v, %v", all, err)

@@ -140,11 +140,11 @@ func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) e
 	if err := i.disk("write", i.learning(), begin); err != nil {
 		return err
 	}
-	path := filepath.Join(i.dir, learnedPrefix+pool)
 	if content == nil {
-		return i.disk("remove", path, func() error { return files.Remove(path) })
+		return i.disk("remove", i.learned(pool), func() error { return files.Remove(i.learned(pool)) })
 	}
-	if err := i.disk("write", path, func() error { return files.Replace(path, content, files.Options{}) }); err != nil {
+	write := func() error { return files.Replace(i.learned(pool), content, files.Options{}) }
+	if err := i.disk("write", i.learned(pool), write); err != nil {
 		return err
 	}
 	return i.ConfirmLearned(pool, read)
@@ -152,8 +152,7 @@ func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) e
 
 // ConfirmLearned records when it was read that the other hosts of a pool say the same as before.
 func (i HostIsolation) ConfirmLearned(pool string, read time.Time) error {
-	path := filepath.Join(i.dir, learnedPrefix+pool)
-	return i.disk("chtimes", path, func() error { return os.Chtimes(path, read, read) })
+	return i.disk("chtimes", i.learned(pool), func() error { return os.Chtimes(i.learned(pool), read, read) })
 }
 
 // IsLearning is whether the host may lack something of what is learned, or have something else.
@@ -169,6 +168,8 @@ func (i HostIsolation) EndLearning() error {
 	}
 	return i.disk("remove", i.learning(), func() error { return files.Remove(i.learning()) })
 }
+
+func (i HostIsolation) learned(pool string) string { return filepath.Join(i.dir, learnedPrefix+pool) }
 
 func (i HostIsolation) learning() string { return filepath.Join(i.dir, "learning") }
 

@@ -155,7 +155,9 @@ func (t *traffic) name(e isolation.End) string {
 
 // remote returns the attachment on another host that an end is; nil if it is none.
 func (t *traffic) remote(e isolation.End) *isolation.Member {
-	at := slices.IndexFunc(t.members, func(m isolation.Member) bool { return m.Host != "" && !e.Host && slices.Contains(m.Addresses, e.Address) })
+	at := slices.IndexFunc(t.members, func(m isolation.Member) bool {
+		return m.Host != "" && !e.Host && slices.Contains(m.Addresses, e.Address)
+	})
 	if at < 0 {
 		return nil
 	}

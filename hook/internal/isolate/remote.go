@@ -116,8 +116,8 @@ func (h host) learned() (all []filter.Member, err error) {
 	return all, nil
 }
 
-// Known returns what is on record of the attachments on other hosts with addresses of a pool.
-func Known(e *operation.Env, pool string) ([]isolation.Remote, error) {
+// Remembered returns what is on record of the attachments on other hosts with addresses of a pool.
+func Remembered(e *operation.Env, pool string) ([]isolation.Remote, error) {
 	all, err := e.Store.Isolation().Learned()
 	return remotesIn(of(pool, all)), err
 }

@@ -23,7 +23,7 @@ const apart = "apart"
 const apartPlugin = `{"type": "bridge", "bridge": "br-apart", "isGateway": true, "mtu": 1450, "ipMasq": true, "ipam": {"type": "allocnet-ipam", "pool": "apart",
 	"mode": "auto", "ranges": [{"subnet": "10.101.0.0/16"}, {"subnet": "fd9a::/64"}], "blockSize": {"4": 28, "6": 124}, "cooldown": "5s"}}`
 
-// apartRules are the same on all hosts.
+// apartRules are the same on all hosts, which have one directory /etc/allocnet here.
 const apartRules = `allow "web reaches db" {
   from {
     job       = "web"
@@ -52,7 +52,7 @@ func (s *scene) isolate() {
 			s.run(m, "rm -f "+rulesFile)
 		})
 		must(s, m.Write(apartFile, strings.Replace(before, `"plugins"`, `"allocnet": {"isolation": "strict"}, "plugins"`, 1)))
-		must(s, m.Write(rulesFile, apartRules))
+		s.run(m, "mkdir -p /etc/allocnet; cat >/etc/allocnet/rules.new <<'END'\n"+apartRules+"END\nmv /etc/allocnet/rules.new "+rulesFile)
 		s.run(m, "rm -f /opt/cni/config/*job-"+apart+".conflist; allocnet conf generate "+apart+" --name job-"+apart+" --alloc-dir none --job-networks; ls "+strings.ReplaceAll(generated, "50-", "*"))
 		must(s, m.Signal(cluster.Agent, unix.SIGHUP))
 	}
@@ -163,7 +163,7 @@ func TestApart(t *testing.T) {
 			return nil
 		}))
 	}
-	decided := s.run(c2, fmt.Sprintf("allocnet policy test %s %s:%d; allocnet policy test %s %s:%d || test $? = 4", webs[0].ID, db.addresses[apart][0], echoPort, others[0].ID, db.addresses[apart][0], echoPort))
+	decided := s.run(c2, fmt.Sprintf("allocnet policy test %s %s:%d; allocnet policy test %s %s:%d || test $? = 4", on(webs, c2).ID, db.addresses[apart][0], echoPort, on(others, c2).ID, db.addresses[apart][0], echoPort))
 	if !strings.Contains(decided, "job db of default on "+c3.Name) || !strings.Contains(decided, "denied") {
 		t.Errorf("policy test says %s", decided)
 	}

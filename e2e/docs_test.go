@@ -24,11 +24,11 @@ var commands = []string{"agent", "attach", "check", "cleanup", "conf generate", 
 
 // TestDocuments runs the documents' examples with the networks of dist/conf.
 func TestDocuments(t *testing.T) {
-	for _, path := range []string{"../README.md", "../docs/cleanup.md", "../docs/dns.md", "../docs/events.md", "../docs/isolation.md", "../docs/map.md", "../docs/repair.md"} {
+	for _, path := range []string{"../README.md", "../docs/cleanup.md", "../docs/commands.md", "../docs/dns.md", "../docs/events.md", "../docs/isolation.md", "../docs/map.md", "../docs/moving.md", "../docs/repair.md"} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			h := newHost(t)
 			h.useDist()
-			h.shell(example(t, path, "tested"))
+			h.shell(strings.NewReplacer("/usr/share/doc/allocnet/examples/", "../dist/conf/", "/opt/cni/config/", h.conf+"/").Replace(example(t, path, "tested")))
 		})
 	}
 }

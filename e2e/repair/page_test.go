@@ -14,7 +14,7 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// TestSymptomsPage: after the flush of docs/symptoms.md its commands find what is missing, and make it again.
+// TestSymptomsPage: after a flush of all rules the commands of docs/symptoms.md find what is missing, and make it again.
 func TestSymptomsPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/symptoms.md")
 	if err != nil {
@@ -28,6 +28,7 @@ func TestSymptomsPage(t *testing.T) {
 	h.attach("web-1", 8080)
 	t.Cleanup(func() { h.detach("web-1") })
 	before := h.picture("web-1")
+	shell(t, "nft flush ruleset")
 	cmd := exec.Command("bash", "-euxo", "pipefail", "-c", string(block[1]))
 	cmd.Env = append(os.Environ(), append(h.environment(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))...)
 	out, err := cmd.CombinedOutput()

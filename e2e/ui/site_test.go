@@ -84,7 +84,7 @@ func TestSearch(t *testing.T) {
 			found := script[[]string](b, `[...document.querySelectorAll("#found a")].slice(0, 3).map((a) => a.getAttribute("href"))`)
 			for i, address := range found {
 				if page, _, _ := strings.Cut(address, "#"); page == task.page {
-					b.do(chromedp.Click(chromedp.CSS("#found li:nth-child(" + string(rune('1'+i)) + ") a")), chromedp.WaitVisible(chromedp.CSS("main h1")))
+					b.do(chromedp.Click(chromedp.CSS("#found li:nth-child("+string(rune('1'+i))+") a")), chromedp.WaitVisible(chromedp.CSS("main h1")))
 					b.shows("main", task.words...)
 					return
 				}

@@ -51,8 +51,8 @@ func load(t *testing.T, path string) string {
 
 // example has each kind of what a page can have.
 var example = map[string]string{
-	"README.md": "# Home\n[pages](docs/README.md#all-pages), [files](dist/conf), [license](LICENSE), [far](https://example.org/x.md)\n",
-	"LICENSE":   "text\n",
+	"README.md":            "# Home\n[pages](docs/README.md#all-pages), [files](dist/conf), [license](LICENSE), [far](https://example.org/x.md)\n",
+	"LICENSE":              "text\n",
 	"dist/conf/a.conflist": "{}\n",
 	"docs/README.md":       "# All pages\n\n- [a](a.md)\n- [home](../README.md)\n",
 	"docs/a.svg":           "<svg/>\n",
@@ -71,9 +71,9 @@ func TestPages(t *testing.T) {
 		"docs/a.svg":      {"<svg/>"},
 		"docs/message-errors-port-ntcp-is-in-use.html": {"<code>port N/tcp ... is &lt;in&gt; use</code>", `see <a href="../docs/a.html#the-end">below</a>`, "<dt>action</dt>"},
 		"docs/message-errors-the-other.html":           {"the &#34;other&#34;", `href="../docs/a.html#errors"`},
-		"messages.html": {`href="docs/message-errors-one.html"`, `href="docs/message-errors-the-other.html"`},
-		"sections.js":   {`"title":"Errors","address":"docs/a.html#errors"`, `"page":"Messages","title":"one","address":"docs/message-errors-one.html","text":"look at all `},
-		"search.html":   {`src="sections.js"`},
+		"messages.html":                                {`href="docs/message-errors-one.html"`, `href="docs/message-errors-the-other.html"`},
+		"sections.js":                                  {`"title":"Errors","address":"docs/a.html#errors"`, `"page":"Messages","title":"one","address":"docs/message-errors-one.html","text":"look at all `},
+		"search.html":                                  {`src="sections.js"`},
 	} {
 		text := load(t, filepath.Join(out, file))
 		for _, part := range want {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -60,7 +61,7 @@ func TestWireResponses(t *testing.T) {
 				Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}, MAC: "02:00:00:00:00:01", MTU: 1500,
 				Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 				DNS:      hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
-				Ports:    []hook.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+				Ports:    []hook.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1", LastHostPort: 9}},
 			},
 			Attempts: 1, Error: "e", Created: created, Result: json.RawMessage(`{"a":1}`),
 		}},
@@ -105,7 +106,7 @@ func TestWireSelection(t *testing.T) {
 	element := api.Element{
 		Name: "web", Interface: "data0", IPs: []string{"10.0.0.2/24"}, MAC: "02:00:00:00:00:01", MTU: 1400,
 		Bandwidth:    &api.Bandwidth{IngressRate: 1001, IngressBurst: 20002, EgressRate: 1003, EgressBurst: 20004},
-		PortMappings: []api.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+		PortMappings: []api.PortMapping{{HostPort: allocation.PortRange{First: 1, Last: 1}, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
 		DefaultRoute: []string{"10.0.0.1"}, CNIArgs: map[string]any{"a": "b"}, InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
 	}
 	requireFull(t, "element", reflect.ValueOf(element))

@@ -91,6 +91,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 		routedPools(r, networks, facts)
 	}
 	outward(r, networks, facts)
+	uplinks(r, networks, facts.Underlay, links)
 	if d.PoolSource != nil {
 		d.sharedPools(ctx, r, networks)
 	}

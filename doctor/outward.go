@@ -79,7 +79,7 @@ func (d *drops) add(network string, o forwarding.Obstacle) {
 // largePackets reports a network whose packets the host's interface has to fragment, or drops: where a router on the way
 // sends no ICMP, large transfers then stop.
 func largePackets(r *Report, n network, uplink forwarding.Interface) {
-	if !n.routed || len(n.RoutedPlugins()) > 0 || uplink.MTU <= 0 || n.mtu <= uplink.MTU {
+	if !n.routed || len(n.RoutedPlugins()) > 0 || uplink.MTU <= 0 || n.mtu <= uplink.MTU || n.follows {
 		return
 	}
 	r.addWarning(n.Path, fmt.Sprintf("network %q has the MTU %d, and %s, by which the host sends, one of %d: large transfers stop where no ICMP comes back", n.Name, n.mtu, uplink.Name, uplink.MTU),

@@ -684,6 +684,7 @@ type fakeHost struct {
 	filtered int
 	// interfaces are those of Interfaces.
 	interfaces     []netns.Interface
+	uplinkMTU      int
 	iptables       string
 	filtersBridges bool
 	// withoutIPv6 are the links on which IPv6 is switched off.
@@ -719,6 +720,7 @@ func (h *fakeHost) Interfaces() ([]netns.Interface, error)                  { re
 func (h *fakeHost) MayHold(netip.Addr) bool                                 { return false }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error)                  { return 0, h.links[name], nil }
 func (h *fakeHost) GatewayMACs([]netip.Addr) (map[string]netip.Addr, error) { return h.gateways, nil }
+func (h *fakeHost) UplinkMTU() (int, error)                                 { return h.uplinkMTU, nil }
 func (*fakeHost) LinkMAC(string) (string, bool, error)                      { return "", false, nil }
 func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
 	if mac == "" {

@@ -24,6 +24,12 @@ const (
 	IPv6LinkLocal = "link-local"
 )
 
+// MTUFromUplink is a value of Rules.MTUFrom, and PublishBoth one of Rules.Publish.
+const (
+	MTUFromUplink = "uplink"
+	PublishBoth   = "both"
+)
+
 // ExecutorPlugins is a value of Rules.Executor.
 const ExecutorPlugins = "plugins"
 
@@ -67,6 +73,15 @@ type Rules struct {
 	// where this process could do their work. Empty: as the engine is configured. For
 	// networks only.
 	Executor string `json:"executor,omitempty"`
+	// EgressAddress is not a rule: packets that leave the host, and that the network masquerades, have these addresses. Nil: those
+	// of the interfaces that they leave by. For networks only.
+	EgressAddress Egress `json:"egressAddress,omitempty"`
+	// MTUFrom is not a rule: with MTUFromUplink, interfaces on the network have the MTU of the default route of the host. Empty: that of
+	// the plugin. For networks only.
+	MTUFrom string `json:"mtuFrom,omitempty"`
+	// Publish is not a rule: with PublishBoth, a port that is published on an address of the host is so on those of the other family
+	// of its interface, too. Empty: on the address alone. For networks only.
+	Publish string `json:"publish,omitempty"`
 	// DNS is not a rule: it says whose DNS an allocation gets, "primary", "merge", or the
 	// name of one of its networks. On a network it is for the allocations whose primary
 	// it is. Empty: the host's, else that of the primary network.
@@ -90,19 +105,20 @@ func (r Rules) Guards() bool {
 }
 
 func (s Source) validate() error {
-	for key, patterns := range map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs} {
-		for i, pattern := range patterns {
-			name := strings.TrimPrefix(pattern, "!")
-			if name == "" || name != strings.TrimSpace(name) || strings.HasPrefix(name, "!") { // one that matches nothing denies nothing
-				return fmt.Errorf("policy in %s: %s[%d] %q: want a name or a pattern, as in team-* or !team-x", s.File, key, i, pattern)
-			}
-		}
+	if err := validatePatterns(map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs}); err != nil {
+		return fmt.Errorf("policy in %s: %w", s.File, err)
 	}
 	if s.Routing != "" && s.Routing != SourceRouting {
 		return fmt.Errorf("policy in %s: routing %q: want %q, or omit it", s.File, s.Routing, SourceRouting)
 	}
 	if s.IPv6 != "" && s.IPv6 != IPv6Off && s.IPv6 != IPv6LinkLocal {
 		return fmt.Errorf("policy in %s: ipv6 %q: want %q or %q, or omit it", s.File, s.IPv6, IPv6Off, IPv6LinkLocal)
+	}
+	if s.MTUFrom != "" && s.MTUFrom != MTUFromUplink {
+		return fmt.Errorf("policy in %s: mtuFrom %q: want %q, or omit it", s.File, s.MTUFrom, MTUFromUplink)
+	}
+	if s.Publish != "" && s.Publish != PublishBoth {
+		return fmt.Errorf("policy in %s: publish %q: want %q, or omit it", s.File, s.Publish, PublishBoth)
 	}
 	switch s.Isolation {
 	case "", isolation.None, isolation.Network, isolation.Strict:
@@ -111,6 +127,18 @@ func (s Source) validate() error {
 	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
+	}
+	return nil
+}
+
+func validatePatterns(lists map[string][]string) error {
+	for key, patterns := range lists {
+		for i, pattern := range patterns {
+			name := strings.TrimPrefix(pattern, "!")
+			if name == "" || name != strings.TrimSpace(name) || strings.HasPrefix(name, "!") { // one that matches nothing denies nothing
+				return fmt.Errorf("%s[%d] %q: want a name or a pattern, as in team-* or !team-x", key, i, pattern)
+			}
+		}
 	}
 	return nil
 }
@@ -156,6 +184,9 @@ func (r Rules) Describe() string {
 	}
 	if r.Antispoof != nil {
 		parts = append(parts, map[bool]string{true: "antispoof", false: "no antispoof"}[*r.Antispoof])
+	}
+	if r.EgressAddress != nil {
+		parts = append(parts, "egress addresses "+listOf(r.EgressAddress.Addresses()))
 	}
 	if len(parts) == 0 {
 		return "unrestricted"
@@ -203,4 +234,7 @@ func (r PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-func (r PortRange) contains(port int) bool { return r.First <= port && port <= r.Last }
+// contains tells whether all ports of another range are in this one.
+func (r PortRange) contains(ports PortRange) bool {
+	return r.First <= ports.First && ports.Last <= r.Last
+}

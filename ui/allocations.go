@@ -85,7 +85,7 @@ func searchable(a *api.Allocation) string {
 			texts = append(texts, address.String())
 		}
 		for _, p := range n.Ports {
-			texts = append(texts, fmt.Sprintf("%d/%s", p.HostPort, p.Protocol))
+			texts = append(texts, fmt.Sprintf("%s/%s", p.HostPorts(), p.Protocol))
 		}
 	}
 	return strings.ToLower(strings.Join(texts, "\n"))

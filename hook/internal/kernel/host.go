@@ -38,6 +38,8 @@ type Host interface {
 	KeepAdvertised() error
 	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
 	LinkMTU(name string) (mtu int, ok bool, err error)
+	// UplinkMTU is that of the interfaces by which it sends to elsewhere; 0 if it has no default route.
+	UplinkMTU() (int, error)
 	// LinkMAC returns the MAC of a link; ok is false when there is none of that name.
 	LinkMAC(name string) (mac string, ok bool, err error)
 	// FindLink returns the name that a link of a kind and with a MAC has now, as netns.FindLink; empty if there is none.
@@ -83,6 +85,7 @@ func (ownHost) Outside() error                                     { return host
 func (ownHost) GuardLoopback(ctx context.Context) error            { return portmap.GuardLoopback(ctx) }
 func (ownHost) KeepAdvertised() error                              { return plugin.KeepAdvertised() }
 func (ownHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
+func (ownHost) UplinkMTU() (int, error)                            { return netns.UplinkMTU() }
 func (ownHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (ownHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
 func (ownHost) IsIPv6Off(link string) (bool, error)                { return netns.IsIPv6Off(link) }

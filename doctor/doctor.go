@@ -106,7 +106,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 
 // asRoot examines what other users cannot read.
 func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
-	backends(ctx, r)
+	backends(ctx, r, hasNFTables)
 	d.leaks(ctx, r)
 	pools(r, networks)
 	d.records(ctx, r, networks)

@@ -28,7 +28,7 @@ func (addressedHost) Interfaces() ([]netns.Interface, error) {
 		}
 		return i
 	}
-	return []netns.Interface{of("lo", "127.0.0.1/8", "::1/128"), of("eth0", "192.0.2.1/24", "2001:db8::1/64", "2001:db8::2/64"), of("eth1", "198.51.100.1/24")}, nil
+	return []netns.Interface{of("lo", "127.0.0.1/8", "203.0.113.10/32", "::1/128", "2001:db8:25::1/128"), of("eth0", "192.0.2.1/24", "2001:db8::1/64", "2001:db8::2/64"), of("eth1", "198.51.100.1/24")}, nil
 }
 
 // TestPublishBoth: ports are published on the other family of the same interface, too.
@@ -36,7 +36,7 @@ func TestPublishBoth(t *testing.T) {
 	host := addressedHost{kernel.NewHost()}
 	for hostIP, want := range map[string][]string{
 		"": {""}, "192.0.2.1": {"192.0.2.1", "2001:db8::1", "2001:db8::2"}, "2001:db8::2": {"2001:db8::2", "192.0.2.1"}, "::ffff:192.0.2.1": {"::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2"},
-		"198.51.100.1": {"198.51.100.1"}, "203.0.113.1": {"203.0.113.1"}, "127.0.0.1": {"127.0.0.1"}, "0.0.0.0": {"0.0.0.0", "::"}, "::": {"::", "0.0.0.0"},
+		"198.51.100.1": {"198.51.100.1"}, "203.0.113.1": {"203.0.113.1"}, "203.0.113.10": {"203.0.113.10", "2001:db8:25::1"}, "127.0.0.1": {"127.0.0.1"}, "0.0.0.0": {"0.0.0.0", "::"}, "::": {"::", "0.0.0.0"},
 	} {
 		a := &Attachment{rules: policy.Source{Rules: policy.Rules{Publish: policy.PublishBoth}}, Element: selection.Element{PortMappings: []allocation.ChosenPort{{HostIP: hostIP}}}}
 		ports, element, err := a.publishBoth([]portmap.Port{{Label: "a", HostIP: hostIP}}, host)

@@ -77,6 +77,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	d.silentNomad(r)
 	networks := d.networks(r)
 	d.plugins(ctx, r, networks)
+	d.dhcpDaemons(r, networks)
 	masters(r, networks, netns.HasLinkNamed)
 	overlaps(r, networks)
 	sharedRanges(r, networks)
@@ -109,6 +110,7 @@ func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
 	d.leaks(ctx, r)
 	pools(r, networks)
 	d.records(ctx, r, networks)
+	d.leases(ctx, r)
 	d.drifts(ctx, r)
 	d.fights(ctx, r)
 }

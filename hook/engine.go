@@ -12,6 +12,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/attach"
 	"github.com/allocnet/allocnet/hook/internal/check"
 	"github.com/allocnet/allocnet/hook/internal/isolate"
+	"github.com/allocnet/allocnet/hook/internal/lease"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/remove"
@@ -203,6 +204,10 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 // RefreshIsolation has the host keep attachments apart by the rules and the levels of networks that files have now, unless it does. Flows
 // that are allowed go on. After a mistake in a file what was in force stays, and the error is the mistake.
 func (e *Engine) RefreshIsolation(ctx context.Context) error { return isolate.Refresh(ctx, e.env) }
+
+// KeepLeases extends the leases of DHCP that are on record until ctx ends, and has namespaces be as their leases are. While one process
+// of the host does so, all ask for leases.
+func (e *Engine) KeepLeases(ctx context.Context) { lease.Keep(ctx, e.env) }
 
 // Members returns the attachments of the host as rules of isolation see them, with the levels that their networks have now. It
 // changes nothing, and waits for no lock.

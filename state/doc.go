@@ -11,6 +11,7 @@
 //	<dir>/pending/<id>
 //	<dir>/damaged/<id>/<file>
 //	<dir>/ports/<id>
+//	<dir>/leases/<id>
 //	<dir>/bridges (a lock)
 //	<dir>/boot
 //

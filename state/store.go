@@ -33,7 +33,7 @@ type Store struct {
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, disk: makeChange}
 	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
-	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, bridgeLock, isolationDir} {
+	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, leaseMarks, bridgeLock, isolationDir} {
 		if err == nil {
 			err = makePrivate(filepath.Join(dir, sub), os.Lstat)
 		}

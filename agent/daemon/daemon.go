@@ -44,6 +44,7 @@ type Daemon struct {
 	span       *span.Span            // nil without pools
 	repairer   *repair.Repairer      // nil with the hook "noop"
 	isolation  func(context.Context) // nil with the hook "noop"
+	leases     func(context.Context) // nil with the hook "noop"
 	// unlockRoutes lets another process change the routes of the host. Nil: this one has not
 	// needed them. The lock ends with the process.
 	unlockRoutes func()
@@ -76,6 +77,7 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.span = d.newSpan()
 	d.repairer = d.newRepairer(engine)
 	d.isolation = d.newIsolation(engine)
+	d.leases = d.newLeases(engine)
 	d.agent = agent.New(d.agentConfig(engine), engine)
 	return d, nil
 }
@@ -148,6 +150,9 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 	}
 	if d.isolation != nil {
 		tasks = append(tasks, d.isolation)
+	}
+	if d.leases != nil {
+		tasks = append(tasks, d.leases)
 	}
 	if d.nomad != nil && d.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })

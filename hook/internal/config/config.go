@@ -123,7 +123,7 @@ func (c Config) WithDefaults() Config {
 	c.CallTimeout = cmp.Or(c.CallTimeout, time.Minute)
 	c.Executor = cmp.Or(c.Executor, ExecutorAuto)
 	if c.InProcess == nil && c.Exec == nil {
-		c.InProcess = executor{c.Connect}
+		c.InProcess = executor{c.Connect, c.StateDir}
 	}
 	c.Namespaces = cmp.Or(c.Namespaces, kernel.NewNamespaces())
 	c.Host = cmp.Or(c.Host, kernel.NewHost())

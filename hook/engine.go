@@ -5,6 +5,7 @@ package hook
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/allocnet/allocnet/cleanup"
@@ -124,6 +125,12 @@ func (e *Engine) GC(ctx context.Context, r GCRequest) (*Collected, error) {
 	return remove.GC(ctx, e.env, r, e.leaks)
 }
 
+// RemoveNetwork removes a network that nothing uses, and what it has left on the host; with dryRun it tells what that is. An
+// attachment, a lease or a network that names it is an error, and nothing is removed. It can be repeated after a kill.
+func (e *Engine) RemoveNetwork(ctx context.Context, name string, dryRun bool) (*RemovedNetwork, error) {
+	return remove.Network(ctx, e.env, name, dryRun)
+}
+
 // Collector returns what finds and removes leaks, with the records, networks and
 // libcni's cache of the engine.
 func (e *Engine) Collector() *cleanup.Collector { return remove.Collector(e.env, "") }
@@ -227,6 +234,20 @@ func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
 		return nil, err
 	}
 	return e.describe(record)
+}
+
+// OpenNamespace opens the network namespace of an allocation, and returns a path that leads to it until it is closed, whatever is at
+// its own path by then. The error is netns.ErrMissing if it is gone.
+func (e *Engine) OpenNamespace(id string) (path string, closeNamespace func() error, err error) {
+	record, err := e.env.Store.Read(id)
+	if err != nil {
+		return "", nil, err
+	}
+	ns, err := e.env.Config.OpenNamespace(record.Allocation)
+	if err != nil {
+		return "", nil, fmt.Errorf("allocation %s: %w", id, err)
+	}
+	return ns.Handle(), ns.Close, nil
 }
 
 // Resolve returns the recorded allocation that has the ID, or else the only one whose

@@ -67,6 +67,8 @@ type (
 	Collected = remove.Collected
 	// GCRequest says what one GC removes.
 	GCRequest = remove.GCRequest
+	// RemovedNetwork is what RemoveNetwork has done.
+	RemovedNetwork = remove.RemovedNetwork
 	// NotAttachedError is an interface that is not an attachment of the allocation.
 	NotAttachedError = remove.NotAttachedError
 	// Drift is what an attachment lacks of what was made when it was attached.

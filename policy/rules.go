@@ -24,6 +24,9 @@ const (
 	IPv6LinkLocal = "link-local"
 )
 
+// ARPStrict is a value of Rules.ARP.
+const ARPStrict = "strict"
+
 // ExecutorPlugins is a value of Rules.Executor.
 const ExecutorPlugins = "plugins"
 
@@ -60,6 +63,9 @@ type Rules struct {
 	// IPv6 is not a rule: with IPv6Off, interfaces on the network, which gives them no IPv6 addresses, and their ends on the
 	// host have no link-local ones either. Empty or IPv6LinkLocal: as the kernel makes them. For networks only.
 	IPv6 string `json:"ipv6,omitempty"`
+	// ARP is not a rule: with ARPStrict, interfaces on the network answer ARP for their own addresses alone, and ask with them. Empty:
+	// as the kernel does, for those of all interfaces of the allocation. For networks only.
+	ARP string `json:"arp,omitempty"`
 	// Routing is not a rule: with SourceRouting, replies to an address on the network
 	// leave by its interface. Empty: by the routes of the allocation. For networks only.
 	Routing string `json:"routing,omitempty"`
@@ -103,6 +109,9 @@ func (s Source) validate() error {
 	}
 	if s.IPv6 != "" && s.IPv6 != IPv6Off && s.IPv6 != IPv6LinkLocal {
 		return fmt.Errorf("policy in %s: ipv6 %q: want %q or %q, or omit it", s.File, s.IPv6, IPv6Off, IPv6LinkLocal)
+	}
+	if s.ARP != "" && s.ARP != ARPStrict {
+		return fmt.Errorf("policy in %s: arp %q: want %q, or omit it", s.File, s.ARP, ARPStrict)
 	}
 	switch s.Isolation {
 	case "", isolation.None, isolation.Network, isolation.Strict:

@@ -46,7 +46,7 @@ func Load(file string) (Source, error) {
 		text string
 		set  bool
 	}{
-		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
+		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("arp %q", s.ARP), s.ARP != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
 		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""}, {fmt.Sprintf("isolation %q", s.Isolation), s.Isolation != ""}, {"antispoof", s.Antispoof != nil},
 	} {
 		if option.set {

@@ -90,6 +90,7 @@ type networkDetailJSON struct {
 
 const networksLong = `List the networks of the CNI configuration directories with their plugins and
 capabilities, and the errors of invalid files. With a NAME, show one network in full.
+The command can be called network, too.
 The exit code is 1 if a file is invalid, a plugin or a master is missing, or a network is
 not ready.
 
@@ -107,9 +108,10 @@ type networksFlags struct {
 func newNetworks(s *cli.Settings) *cobra.Command {
 	var f networksFlags
 	cmd := &cobra.Command{
-		Use:   "networks [NAME]",
-		Short: "List the networks of the CNI configuration directories",
-		Long:  networksLong,
+		Use:     "networks [NAME]",
+		Aliases: []string{"network"},
+		Short:   "List, create and remove networks of the CNI configuration directories",
+		Long:    networksLong,
 		Example: `  allocnet networks
   allocnet networks web
   allocnet networks --namespace prod -q
@@ -121,6 +123,23 @@ func newNetworks(s *cli.Settings) *cobra.Command {
 	f.Register(cmd, "names")
 	cmd.Flags().StringVar(&f.identity.Namespace, "namespace", "", "only networks that jobs of this Nomad namespace may attach (default: all)")
 	cmd.Flags().StringVar(&f.identity.Job, "job", "", "only networks that this Nomad job may attach (default: all)")
+	cmd.AddCommand(newNetworkCreate(s), newNetworkInspect(s), newNetworkRemove(s))
+	return cmd
+}
+
+// newNetworkInspect is networks NAME, which has no name of a command for a network.
+func newNetworkInspect(s *cli.Settings) *cobra.Command {
+	var f networksFlags
+	cmd := &cobra.Command{
+		Use:   "inspect NAME",
+		Short: "Show one network in full, as networks NAME does",
+		Example: `  allocnet network inspect web
+  allocnet network inspect web --json`,
+		Args:              cli.WantArguments(1, 1, "the name of the network"),
+		ValidArgsFunction: s.CompleteFirst(networkNames),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.Register(cmd, "names")
 	return cmd
 }
 

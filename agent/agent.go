@@ -100,6 +100,8 @@ type Config struct {
 	Collect func(ctx context.Context) (*hook.Collected, error)
 	// Leaks serves GET /v1/leaks. Default: the request is not supported.
 	Leaks func() *api.Leaks
+	// Denied serves GET /v1/denied: flows that isolation has denied, and why the host tells of none. Default: the request is not supported.
+	Denied func() ([]hook.DeniedFlow, error)
 	// Map serves GET /v1/map. Default: the request is not supported.
 	Map func(ctx context.Context) (*hostmap.Map, error)
 	// Events serves GET /v1/events. Default: the request is not supported.

@@ -79,7 +79,7 @@ func (e *scripted) Details(ctx context.Context, id string) ([]hook.Details, erro
 	return []hook.Details{{
 		Network: "web", Interface: "eth0", ContainerID: id, Executor: state.InProcess, CNIVersion: "1.0.0", Plugins: []string{"bridge"}, Updated: time.Unix(1, 0).UTC(),
 		Rules:  []hook.Rule{{Program: "nft", Table: "ip a", Chain: "b", Rule: "c", Present: true}},
-		Leases: []hook.Lease{{Address: netip.MustParseAddr("10.0.0.2"), Plugin: "host-local", Pool: "web", Block: netip.MustParsePrefix("10.0.0.0/26"), Since: time.Unix(1, 0).UTC(), Problem: "d"}}, RulesError: "e",
+		Leases: []hook.Lease{{Address: netip.MustParseAddr("10.0.0.2"), Plugin: "host-local", Pool: "web", Block: netip.MustParsePrefix("10.0.0.0/26"), Since: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(), Problem: "d"}}, RulesError: "e",
 	}}, nil
 }
 

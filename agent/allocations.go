@@ -17,7 +17,7 @@ import (
 // query, as Nomad's API does. An allocation whose record cannot
 // be read is listed with its ID and the error.
 func (a *Agent) getAllocations(r *http.Request) (any, error) {
-	all := []any{}
+	var found []*hook.Allocation
 	prefix := r.URL.Query().Get("prefix")
 	for allocation, err := range a.engine.List(r.Context()) {
 		var unreadable *state.UnreadableError
@@ -28,9 +28,14 @@ func (a *Agent) getAllocations(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if strings.HasPrefix(allocation.ID, prefix) {
-			listed, _ := wireAllocation(a.engine.Current(allocation), nil)
-			all = append(all, listed)
+			found = append(found, a.engine.Current(allocation))
 		}
+	}
+	addDenied(r.Context(), a.engine, a.log, found...)
+	all := []any{}
+	for _, allocation := range found {
+		listed, _ := wireAllocation(allocation, nil)
+		all = append(all, listed)
 	}
 	return all, nil
 }
@@ -40,7 +45,9 @@ func (a *Agent) getAllocation(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wireAllocation(a.engine.Current(allocation), nil)
+	allocation = a.engine.Current(allocation)
+	addDenied(r.Context(), a.engine, a.log, allocation)
+	return wireAllocation(allocation, nil)
 }
 
 // putAllocation sets an allocation up. A client that disconnects does not learn the

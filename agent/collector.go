@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook"
 )
 
 var (
@@ -25,9 +26,11 @@ type hostCollector struct {
 	engine  Engine
 	catalog func() (*cniconf.Catalog, error)
 	log     hclog.Logger
+	denied  deniedCounter
 }
 
 func (c *hostCollector) Describe(to chan<- *prometheus.Desc) {
+	c.denied.describe(to)
 	for _, desc := range []*prometheus.Desc{attachmentsDesc, poolSizeDesc, poolUsedDesc, invalidDesc} {
 		to <- desc
 	}
@@ -59,15 +62,23 @@ func (c *hostCollector) attachments(to chan<- prometheus.Metric) {
 	defer stop()
 	type key struct{ network, phase string }
 	count := map[key]int{}
+	var all []*hook.Allocation
+	isWhole := true
 	for allocation, err := range c.engine.List(ctx) {
 		if err != nil {
 			c.log.Warn("metrics without an allocation", "error", err)
+			isWhole = false
 			continue
 		}
 		for _, a := range allocation.Attachments {
 			count[key{a.Network, string(a.Phase)}]++
 		}
+		all = append(all, allocation)
 	}
+	if addDenied(ctx, c.engine, c.log, all...) && isWhole { // one that is missing would be counted again
+		c.denied.count(all)
+	}
+	c.denied.collect(to)
 	for k, n := range count {
 		to <- gauge(attachmentsDesc, float64(n), k.network, k.phase)
 	}

@@ -18,7 +18,7 @@ import (
 
 // bodies are those of requests and answers. All other types of the API are in one of them.
 var bodies = []any{
-	api.Allocation{}, api.Attach{}, api.CNI{}, api.Cluster{}, api.Collected{}, api.Details{}, api.Element{}, api.Error{}, api.Event{},
+	api.Allocation{}, api.Attach{}, api.CNI{}, api.Cluster{}, api.Collected{}, api.DeniedFlows{}, api.Details{}, api.Element{}, api.Error{}, api.Event{},
 	api.Health{}, api.Leaks{}, api.Map{}, api.Networks{}, api.Pools{}, api.Repair{}, api.Setup{},
 }
 

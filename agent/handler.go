@@ -50,6 +50,7 @@ func (a *Agent) routes() map[string]map[string]route {
 		api.PathCluster:     {http.MethodGet: {ofHost(a.config.Cluster != nil, a.getCluster), false}},
 		api.PathRepair:      {http.MethodGet: {ofHost(a.config.Repair != nil, a.getRepair), false}},
 		api.PathLeaks:       {http.MethodGet: {ofHost(a.config.Leaks != nil, a.getLeaks), false}},
+		api.PathDenied:      {http.MethodGet: {ofHost(a.config.Denied != nil, a.getDenied), false}},
 		api.PathMap:         {http.MethodGet: {ofHost(a.config.Map != nil, a.getMap), true}},
 		api.PathEvents:      {http.MethodGet: {bodiless(a.getEvents), false}},
 		api.PathGC:          {http.MethodPost: {bodiless(a.postGC), true}},

@@ -29,7 +29,7 @@ func (a *Agent) getNetworks(r *http.Request) (any, error) {
 	for n, err := range a.config.usable(catalog).All() {
 		network := api.Network{
 			Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion,
-			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...), Usage: usageOf(n, a.log),
+			Plugins: n.PluginTypes(), Capabilities: append([]string{}, n.Capabilities()...), Subnets: n.Subnets(), Usage: usageOf(n, a.log),
 		}
 		if err == nil {
 			err = a.engine.Ready(r.Context(), n)

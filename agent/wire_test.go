@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -52,7 +53,7 @@ func marshal(t *testing.T, value any) string {
 // same, and no field is missing.
 func TestWireResponses(t *testing.T) {
 	created := time.Unix(1, 0).UTC()
-	allocation := &hook.Allocation{
+	whole := &hook.Allocation{
 		ID: "a", Identity: policy.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"}, Owner: "u", Netns: "/run/netns/a",
 		Attachments: []hook.Attachment{{
 			Network: "web", Interface: "eth0", Primary: true, Task: "t", Phase: hook.Missing, Missing: "interface gone",
@@ -60,8 +61,9 @@ func TestWireResponses(t *testing.T) {
 				Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}, MAC: "02:00:00:00:00:01", MTU: 1500,
 				Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
 				DNS:      hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
-				Ports:    []hook.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+				Ports:    []hook.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1", LastHostPort: 9}},
 			},
+			Denied:   &allocation.Denied{Packets: 1, Bytes: 2, Forged: 3},
 			Attempts: 1, Error: "e", Created: created, Result: json.RawMessage(`{"a":1}`),
 		}},
 		DNSSelection: "merge", DNS: hook.DNS{Servers: []string{"a"}, Domain: "d", Searches: []string{"b"}, Options: []string{"c"}},
@@ -75,7 +77,7 @@ func TestWireResponses(t *testing.T) {
 		TornDown: []string{"a"}, Networks: []string{"web"}, Skipped: map[string]string{"a": "b"}, Postponed: map[string]string{"a": "b"},
 	}
 	for name, test := range map[string]struct{ engine, wire any }{
-		"allocation": {allocation, &api.Allocation{}},
+		"allocation": {whole, &api.Allocation{}},
 		"details":    {&known[0], &api.AttachmentDetails{}},
 		"collected":  {collected, &api.Collected{}},
 	} {
@@ -105,7 +107,7 @@ func TestWireSelection(t *testing.T) {
 	element := api.Element{
 		Name: "web", Interface: "data0", IPs: []string{"10.0.0.2/24"}, MAC: "02:00:00:00:00:01", MTU: 1400,
 		Bandwidth:    &api.Bandwidth{IngressRate: 1001, IngressBurst: 20002, EgressRate: 1003, EgressBurst: 20004},
-		PortMappings: []api.PortMapping{{HostPort: 1, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+		PortMappings: []api.PortMapping{{HostPort: allocation.PortRange{First: 1, Last: 1}, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
 		DefaultRoute: []string{"10.0.0.1"}, CNIArgs: map[string]any{"a": "b"}, InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
 	}
 	requireFull(t, "element", reflect.ValueOf(element))

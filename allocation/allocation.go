@@ -62,6 +62,8 @@ type Attachment struct {
 	// Missing is what is gone, in the phase Missing.
 	Missing string `json:"missing,omitempty"`
 	Observed
+	// Denied is what isolation has dropped of it, since it was attached or the host's tables were made anew. Nil: it is not counted, or not known.
+	Denied *Denied `json:"denied,omitempty"`
 	// Attempts is the number of ADD calls, or in phase Pending of teardowns.
 	Attempts int       `json:"attempts"`
 	Error    string    `json:"error,omitempty"`
@@ -123,15 +125,33 @@ type PortMapping struct {
 	Protocol      string `json:"protocol"`
 	// HostIP is empty for all addresses of the host.
 	HostIP string `json:"hostIP,omitempty"`
+	// LastHostPort is the last one of a range from HostPort on, which is mapped to the same ports. 0: HostPort alone is mapped.
+	LastHostPort int32 `json:"lastHostPort,omitempty"`
 }
 
-// String is HOST-IP:HOST-PORT->PORT/PROTOCOL.
+// HostPorts are the ports of the host.
+func (m PortMapping) HostPorts() PortRange {
+	return PortRange{int(m.HostPort), int(max(m.HostPort, m.LastHostPort))}
+}
+
+// ContainerPorts are the ports in the namespace.
+func (m PortMapping) ContainerPorts() PortRange {
+	more := m.HostPorts().Last - int(m.HostPort)
+	return PortRange{int(m.ContainerPort), int(m.ContainerPort) + more}
+}
+
+// Has tells whether a port of the host is mapped.
+func (m PortMapping) Has(port int32) bool {
+	return m.HostPort <= port && port <= max(m.HostPort, m.LastHostPort)
+}
+
+// String is HOST-IP:HOST-PORTS->PORTS/PROTOCOL.
 func (m PortMapping) String() string {
-	host := fmt.Sprint(m.HostPort)
+	host := m.HostPorts().String()
 	if m.HostIP != "" {
 		host = m.HostIP + ":" + host
 	}
-	return fmt.Sprintf("%s->%d/%s", host, m.ContainerPort, m.Protocol)
+	return fmt.Sprintf("%s->%s/%s", host, m.ContainerPorts(), m.Protocol)
 }
 
 // Addresses returns all addresses of the allocation, the primary's first.

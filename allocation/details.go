@@ -45,17 +45,19 @@ type Rule struct {
 	Present bool   `json:"present"`
 }
 
-// Lease is that of an address from a pool of host-local or allocnet-ipam.
+// Lease is that of an address from a pool of host-local or allocnet-ipam, or of a DHCP server.
 type Lease struct {
 	Address netip.Addr `json:"address"`
-	// Plugin is host-local or allocnet-ipam.
+	// Plugin is host-local, allocnet-ipam or dhcp.
 	Plugin string `json:"plugin"`
-	// Pool is the name of the pool of allocnet-ipam, and the network for host-local.
+	// Pool is the name of the pool of allocnet-ipam, and the network for others.
 	Pool string `json:"pool"`
 	// Block is that of allocnet-ipam. Zero: the address is reserved, or of host-local.
 	Block netip.Prefix `json:"block,omitzero"`
-	// Since is when the lease was made. Zero: there is none.
+	// Since is when the lease was made, or extended by a DHCP server. Zero: there is none.
 	Since time.Time `json:"since,omitzero"`
+	// Expires is when the lease of a DHCP server ends unless it is extended. Zero: it does not end.
+	Expires time.Time `json:"expires,omitzero"`
 	// Problem is why the attachment does not have the lease. Empty: it does.
 	Problem string `json:"problem,omitempty"`
 }

@@ -35,8 +35,8 @@ type Element struct {
 }
 
 // HostPorts are the host ports that the element chooses.
-func (e Element) HostPorts() []int {
-	var ports []int
+func (e Element) HostPorts() []PortRange {
+	var ports []PortRange
 	for _, m := range e.PortMappings {
 		ports = append(ports, m.HostPort)
 	}
@@ -54,8 +54,9 @@ type Bandwidth struct {
 
 // ChosenPort is an element of the portMappings capability.
 type ChosenPort struct {
-	HostPort int `json:"hostPort"`
-	// ContainerPort is the port in the namespace. 0: the same as HostPort.
+	// HostPort is a port of the host, or a range of them.
+	HostPort PortRange `json:"hostPort"`
+	// ContainerPort is the port in the namespace. 0: the same as HostPort. A range has the same ports there.
 	ContainerPort int `json:"containerPort,omitempty"`
 	// Protocol is "tcp", "udp" or "sctp". Empty: tcp.
 	Protocol string `json:"protocol,omitempty"`

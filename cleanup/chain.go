@@ -69,9 +69,10 @@ type chain struct {
 	udp   []flow
 }
 
+// flow are the flows to ports from first to last that go to an address.
 type flow struct {
-	port    uint16
-	address netip.Addr
+	first, last uint16
+	address     netip.Addr
 }
 
 func (l *leak) objects(b backend, s ruleset) []Object {
@@ -146,6 +147,8 @@ func chainAddresses(contents, references []rule) []netip.Addr {
 			list = append(list, prefix.Addr())
 		} else if port, err := netip.ParseAddrPort(text); err == nil {
 			list = append(list, port.Addr())
+		} else if address, err := netip.ParseAddr(text); err == nil { // that of a range of ports
+			list = append(list, address)
 		}
 	}
 	for _, r := range references {
@@ -164,13 +167,27 @@ func udpFlows(contents []rule) []flow {
 		if r.option("-p") != "udp" || r.target() != "DNAT" {
 			continue
 		}
-		to, err := netip.ParseAddrPort(r.option("--to-destination"))
-		port, portErr := strconv.ParseUint(r.option("--dport"), 10, 16)
-		if err == nil && portErr == nil {
-			list = append(list, flow{uint16(port), to.Addr()})
+		to, err := netip.ParseAddr(r.option("--to-destination"))
+		if with, errPort := netip.ParseAddrPort(r.option("--to-destination")); errPort == nil {
+			to, err = with.Addr(), nil
+		}
+		first, last, ok := portsOf(r.option("--dport"))
+		if err == nil && ok {
+			list = append(list, flow{first, last, to})
 		}
 	}
 	return list
+}
+
+// portsOf reads a port of iptables, or a range as 10000:10199.
+func portsOf(text string) (first, last uint16, ok bool) {
+	from, to, isRange := strings.Cut(text, ":")
+	if !isRange {
+		to = from
+	}
+	low, errLow := strconv.ParseUint(from, 10, 16)
+	high, errHigh := strconv.ParseUint(to, 10, 16)
+	return uint16(low), uint16(high), errLow == nil && errHigh == nil
 }
 
 func (s ruleset) ruleObjects(b backend, kind Kind, p rulePattern) []Object {

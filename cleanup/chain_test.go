@@ -4,11 +4,15 @@
 package cleanup
 
 import (
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // listing has an allocation's chains, one of a chain whose comment lies, one
@@ -83,7 +87,7 @@ func TestChains(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, o := range objects {
-		if o.key == portChain(a1) && (len(o.chain.udp) != 1 || o.chain.udp[0].port != 53) {
+		if o.key == portChain(a1) && (len(o.chain.udp) != 1 || o.chain.udp[0].first != 53 || o.chain.udp[0].last != 53) {
 			t.Errorf("published UDP ports %+v, want 53", o.chain.udp)
 		}
 	}
@@ -180,6 +184,41 @@ func requireListed(t *testing.T, text string, o Object) {
 	for line := range strings.Lines(transaction([]Object{o}).String()) {
 		if rule, ok := strings.CutPrefix(line, "-D"); ok && !strings.Contains(text, "-A"+strings.TrimSuffix(rule, "\n")) {
 			t.Errorf("%q was not listed", line)
+		}
+	}
+}
+
+// TestRangeOfPorts: the rule of a range has the allocation's address without a port, and all ports.
+func TestRangeOfPorts(t *testing.T) {
+	s := parseRules("*nat\n-A "+portChain(a1)+" -p udp -m udp --dport 10000:10199 -j DNAT --to-destination 10.0.0.2\n-A "+portChain(a1)+" -p udp -m udp --dport 7 -j DNAT --to-destination [fd00::2]:8\nCOMMIT\n", catalogue.mentions())
+	want := []flow{{10000, 10199, netip.MustParseAddr("10.0.0.2")}, {7, 7, netip.MustParseAddr("fd00::2")}}
+	if got := udpFlows(s.rules); !slices.Equal(got, want) {
+		t.Errorf("flows %v, want %v", got, want)
+	}
+	if got := chainAddresses(s.rules, nil); len(got) != 2 || got[0] != want[0].address {
+		t.Errorf("addresses %v", got)
+	}
+	for text, ok := range map[string]bool{"53": true, "1:2": true, "": false, "a": false, "1:": false, ":2": false} {
+		if _, _, got := portsOf(text); got != ok {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}
+
+// TestFlowsOfAnAddress: flows to other ports, and those that went elsewhere, are not its.
+func TestFlowsOfAnAddress(t *testing.T) {
+	f := flow{10000, 10199, netip.MustParseAddr("10.0.0.2")}
+	of := func(protocol uint8, port uint16, to string) *netlink.ConntrackFlow {
+		return &netlink.ConntrackFlow{Forward: netlink.IPTuple{Protocol: protocol, DstPort: port}, Reverse: netlink.IPTuple{SrcIP: net.ParseIP(to)}}
+	}
+	for want, all := range map[bool][]*netlink.ConntrackFlow{
+		true:  {of(unix.IPPROTO_UDP, 10000, "10.0.0.2"), of(unix.IPPROTO_UDP, 10199, "10.0.0.2")},
+		false: {of(unix.IPPROTO_UDP, 9999, "10.0.0.2"), of(unix.IPPROTO_UDP, 10200, "10.0.0.2"), of(unix.IPPROTO_UDP, 10000, "10.0.0.3"), of(unix.IPPROTO_TCP, 10000, "10.0.0.2")},
+	} {
+		for _, one := range all {
+			if f.MatchConntrackFlow(one) != want {
+				t.Errorf("%+v: want %t", one, want)
+			}
 		}
 	}
 }

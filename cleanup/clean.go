@@ -186,8 +186,9 @@ func published(attachments []state.Attachment) []flow {
 			continue // it came from JSON
 		}
 		var mappings []struct {
-			HostPort uint16
-			Protocol string
+			HostPort     uint16
+			LastHostPort uint16
+			Protocol     string
 		}
 		if json.Unmarshal(data, &mappings) != nil {
 			continue // so the plugin could not read it either
@@ -195,7 +196,7 @@ func published(attachments []state.Attachment) []flow {
 		for _, m := range mappings {
 			if strings.EqualFold(m.Protocol, "udp") {
 				for _, address := range resultAddresses(a.Result) {
-					flows = append(flows, flow{m.HostPort, address})
+					flows = append(flows, flow{m.HostPort, max(m.HostPort, m.LastHostPort), address})
 				}
 			}
 		}

@@ -236,15 +236,11 @@ func (f *scanResult) leased(address netip.Addr, freed map[string]bool) bool {
 func deleteFlows(k kernel, flows []flow) error {
 	byFamily := map[netlink.InetFamily][]netlink.CustomConntrackFilter{}
 	for _, f := range flows {
-		filter, err := conntrackFilter(f)
-		if err != nil {
-			return err
-		}
 		family := netlink.InetFamily(unix.AF_INET)
 		if f.address.Is6() {
 			family = unix.AF_INET6
 		}
-		byFamily[family] = append(byFamily[family], filter)
+		byFamily[family] = append(byFamily[family], f)
 	}
 	for family, filters := range byFamily {
 		if err := k.deleteFlows(family, filters); err != nil {
@@ -254,14 +250,8 @@ func deleteFlows(k kernel, flows []flow) error {
 	return nil
 }
 
-// conntrackFilter matches flows to the port that DNAT sent to the address.
-func conntrackFilter(f flow) (netlink.CustomConntrackFilter, error) {
-	filter := &netlink.ConntrackFilter{}
-	if err := filter.AddProtocol(unix.IPPROTO_UDP); err != nil {
-		return nil, err
-	}
-	if err := filter.AddPort(netlink.ConntrackOrigDstPort, f.port); err != nil {
-		return nil, err
-	}
-	return filter, filter.AddIP(netlink.ConntrackReplySrcIP, f.address.AsSlice())
+// MatchConntrackFlow matches flows to the ports that DNAT sent to the address.
+func (f flow) MatchConntrackFlow(of *netlink.ConntrackFlow) bool {
+	port := of.Forward.DstPort
+	return of.Forward.Protocol == unix.IPPROTO_UDP && f.first <= port && port <= f.last && of.Reverse.SrcIP.Equal(f.address.AsSlice())
 }

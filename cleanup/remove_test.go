@@ -171,7 +171,7 @@ func TestPublishedFlows(t *testing.T) {
 	if errs := c.Clean(t.Context(), []state.Leftover{l}); errs[0] != nil || !f.made("delete flows 2 2") {
 		t.Errorf("%v, calls %q, want two flows of IPv4 deleted", errs[0], f.calls)
 	}
-	if err := deleteFlows(f, []flow{{53, netip.MustParseAddr("fd00::2")}}); err != nil || !f.made("delete flows 10 1") {
+	if err := deleteFlows(f, []flow{{53, 53, netip.MustParseAddr("fd00::2")}}); err != nil || !f.made("delete flows 10 1") {
 		t.Errorf("%v, calls %q, want one flow of IPv6 deleted", err, f.calls)
 	}
 	f.errs["delete flows"] = errFake

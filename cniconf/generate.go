@@ -83,7 +83,7 @@ type multiPlugin struct {
 // ConfList returns the conflist, the same for the same input. The catalog has the
 // primary network; the file that the conflist replaces is not in it (LoadExcept).
 func (m Multi) ConfList(c *Catalog) ([]byte, error) {
-	if err := m.validateName(); err != nil {
+	if err := checkName(m.Name); err != nil {
 		return nil, err
 	}
 	primary, err := c.Lookup(m.Primary)
@@ -105,9 +105,10 @@ func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-func (m Multi) validateName() error {
-	if utils.ValidateNetworkName(m.Name) != nil || m.Name != strings.ToLower(m.Name) {
-		return errdefs.As(errdefs.Refused, fmt.Errorf("name %q: want lowercase letters, digits, '_', '.' and '-', beginning with a letter or digit: Nomad converts network names to lowercase, and would not find this one", m.Name))
+// checkName refuses names that a job of Nomad cannot select.
+func checkName(name string) error {
+	if utils.ValidateNetworkName(name) != nil || name != strings.ToLower(name) {
+		return errdefs.As(errdefs.Refused, fmt.Errorf("name %q: want lowercase letters, digits, '_', '.' and '-', beginning with a letter or digit: Nomad converts network names to lowercase, and would not find this one", name))
 	}
 	return nil
 }
@@ -146,4 +147,9 @@ func (n *Network) renamed(name string) (json.RawMessage, error) {
 // agent may do so at a time.
 func Write(path string, data []byte) error {
 	return files.Replace(path, data, files.Options{Mode: 0o644, Durable: true, Unlocked: true})
+}
+
+// WriteNew makes a file of a CNI configuration directory. Where there is one, the error is fs.ErrExist.
+func WriteNew(path string, data []byte) error {
+	return files.Replace(path, data, files.Options{Mode: 0o644, Durable: true, Unlocked: true, New: true})
 }

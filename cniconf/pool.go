@@ -96,6 +96,19 @@ func sharedPool(config []byte) (Pool, bool) {
 // Ranges returns the ranges of all sets.
 func (p Pool) Ranges() []AddressRange { return slices.Concat(p.Sets...) }
 
+// Subnets returns those of the network's pools, each once.
+func (n *Network) Subnets() []netip.Prefix {
+	all := []netip.Prefix{}
+	for _, p := range n.Pools() {
+		for _, r := range p.Ranges() {
+			if r.Subnet.IsValid() && !slices.Contains(all, r.Subnet) {
+				all = append(all, r.Subnet)
+			}
+		}
+	}
+	return all
+}
+
 // Leased returns the addresses that have a lease. A missing directory has none.
 func (p Pool) Leased() ([]netip.Addr, error) {
 	entries, err := os.ReadDir(p.Leases)

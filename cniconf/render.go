@@ -4,9 +4,12 @@
 package cniconf
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -17,9 +20,13 @@ import (
 type Edit struct {
 	// MTU replaces the key "mtu" of the plugins that have it. 0: unchanged.
 	MTU int
+	// DefaultMTU is the "mtu" of the first plugin unless MTU is set. 0: unchanged.
+	DefaultMTU int
 	// CNIArgs are merged into "args"."cni" of every plugin (CNI conventions,
 	// "args in network config").
 	CNIArgs map[string]any
+	// EgressAddresses are those that packets leave the host with, for the plugins that masquerade them.
+	EgressAddresses []netip.Addr
 	// Marker replaces the top-level key "allocnet".
 	Marker json.RawMessage
 }
@@ -37,13 +44,17 @@ func (n *Network) Render(e Edit) ([]byte, error) {
 	}
 	plugins := make([]object, len(n.List.Plugins))
 	withMTU := 0
+	mtu := cmp.Or(e.MTU, e.DefaultMTU)
 	for i, plugin := range n.List.Plugins {
 		if err := json.Unmarshal(plugin.Bytes, &plugins[i]); err != nil {
 			return nil, fmt.Errorf("network %q: plugins[%d]: %w", n.Name, i, err)
 		}
-		if _, ok := plugins[i]["mtu"]; ok && e.MTU != 0 {
-			plugins[i]["mtu"] = json.RawMessage(fmt.Sprint(e.MTU))
+		if _, ok := plugins[i]["mtu"]; mtu != 0 && (ok || i == 0 && e.DefaultMTU != 0) {
+			plugins[i]["mtu"] = json.RawMessage(strconv.Itoa(mtu))
 			withMTU++
+		}
+		if err := e.addEgress(plugins[i], n.Chain()[i]); err != nil {
+			return nil, err
 		}
 		if err := mergeArgs(plugins[i], e.CNIArgs); err != nil {
 			return nil, fmt.Errorf("network %q: plugins[%d]: %w", n.Name, i, err)
@@ -56,6 +67,14 @@ func (n *Network) Render(e Edit) ([]byte, error) {
 		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("network %q: no plugin has the key \"mtu\": omit the MTU, or add the key to the network", n.Name))
 	}
 	return assemble(list, plugins, n.List.CNIVersion, e.Marker)
+}
+
+// addEgress gives a plugin its key egressAddress, which only this program reads, and which no file has.
+func (e Edit) addEgress(to object, p Plugin) (err error) {
+	if len(e.EgressAddresses) > 0 && p.Masquerades() {
+		to["egressAddress"], err = json.Marshal(e.EgressAddresses)
+	}
+	return err
 }
 
 func assemble(list object, plugins []object, cniVersion string, marker json.RawMessage) ([]byte, error) {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -47,6 +48,8 @@ type Call struct {
 	// Later has RetryPending called for a call with this configuration, while no caller waits.
 	// Default: nothing does.
 	Later func(config []byte) error
+	// AnnounceAgain is that of hook.Config.
+	AnnounceAgain func(netns, iface string, addresses []netip.Addr)
 }
 
 // verb is a command of the CNI specification.

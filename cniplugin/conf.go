@@ -79,12 +79,20 @@ type conf struct {
 }
 
 type runtimeConfig struct {
-	PortMappings []selection.PortMapping `json:"portMappings"`
-	IPs          []string                `json:"ips"`
-	MAC          string                  `json:"mac"`
-	Bandwidth    *selection.Bandwidth    `json:"bandwidth"`
-	GUID         string                  `json:"infinibandGUID"`
-	Networks     json.RawMessage         `json:"networks"`
+	PortMappings []assignedPort       `json:"portMappings"`
+	IPs          []string             `json:"ips"`
+	MAC          string               `json:"mac"`
+	Bandwidth    *selection.Bandwidth `json:"bandwidth"`
+	GUID         string               `json:"infinibandGUID"`
+	Networks     json.RawMessage      `json:"networks"`
+}
+
+// assignedPort is a port that a runtime assigned: unlike a chosen one it is no range.
+type assignedPort struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+	HostIP        string `json:"hostIP"`
 }
 
 // cniKeys are the keys of a plugin configuration that the CNI specification defines.

@@ -71,7 +71,7 @@ func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (
 	if warning = errors.Join(warning, err); warning != nil {
 		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
-	if r.engine, err = newEngine(conf, r.log); err != nil {
+	if r.engine, err = c.newEngine(conf, r.log); err != nil {
 		_ = output.Close() // nothing was written
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func (c Call) addArgs(ctx context.Context, to *conf) error {
 	return err
 }
 
-func newEngine(c *conf, log hclog.Logger) (*hook.Engine, error) {
-	config := c.engineConfig()
-	config.Logger, config.Observers = log, []hook.Observer{event.NewRecorder(c.StateDir, Name, log)}
+func (c Call) newEngine(of *conf, log hclog.Logger) (*hook.Engine, error) {
+	config := of.engineConfig()
+	config.Logger, config.Observers, config.AnnounceAgain = log, []hook.Observer{event.NewRecorder(of.StateDir, Name, log)}, c.AnnounceAgain
 	return hook.NewEngine(config)
 }
 

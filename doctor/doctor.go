@@ -77,6 +77,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 	d.silentNomad(r)
 	networks := d.networks(r)
 	d.plugins(ctx, r, networks)
+	d.dhcpDaemons(r, networks)
 	masters(r, networks, netns.HasLinkNamed)
 	overlaps(r, networks)
 	sharedRanges(r, networks)
@@ -91,6 +92,8 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 		routedPools(r, networks, facts)
 	}
 	outward(r, networks, facts)
+	d.isolatedBeside(r, networks, facts)
+	uplinks(r, networks, facts.Underlay, links)
 	if d.PoolSource != nil {
 		d.sharedPools(ctx, r, networks)
 	}
@@ -105,10 +108,11 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 
 // asRoot examines what other users cannot read.
 func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
-	backends(ctx, r)
+	backends(ctx, r, hasNFTables)
 	d.leaks(ctx, r)
 	pools(r, networks)
 	d.records(ctx, r, networks)
+	d.leases(ctx, r)
 	d.drifts(ctx, r)
 	d.fights(ctx, r)
 }

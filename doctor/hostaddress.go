@@ -35,7 +35,7 @@ func subnetsOfHost(r *Report, networks []network, links func() ([]netns.Interfac
 // floating address may come later, so this is no error.
 func portsElsewhere(r *Report, record state.Record, isOwn func(netip.Addr) bool) {
 	for _, a := range record.Attachments {
-		var mappings []allocation.ChosenPort
+		var mappings []allocation.PortMapping
 		data, err := json.Marshal(a.CapabilityArgs["portMappings"])
 		if err != nil || json.Unmarshal(data, &mappings) != nil {
 			continue // the plugin reports it
@@ -45,7 +45,7 @@ func portsElsewhere(r *Report, record state.Record, isOwn func(netip.Addr) bool)
 			if address = address.Unmap(); err != nil || address.IsUnspecified() || isOwn(address) {
 				continue
 			}
-			r.addWarning(record.Allocation.ID, fmt.Sprintf("port %d/%s of %s is published on %s, which is no address of this host: no connection gets there", m.HostPort, m.Protocol, a.Interface, address),
+			r.addWarning(record.Allocation.ID, fmt.Sprintf("port %s/%s of %s is published on %s, which is no address of this host: no connection gets there", m.HostPorts(), m.Protocol, a.Interface, address),
 				"give the host the address, or publish the port on another one")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/isolation"
@@ -31,12 +32,36 @@ func (d *Doctor) isolation(ctx context.Context, r *Report, networks []network) {
 			r.addError(n.Path, fmt.Sprintf("network %q: %v", n.Name, err), "edit "+n.Path)
 		}
 	}
-	if d.AgentSilent == nil || len(rules.Egress) == 0 && !slices.ContainsFunc(all, isIsolated) {
+	if len(rules.Egress)+len(rules.Allow) == 0 && !slices.ContainsFunc(all, isIsolated) {
+		return
+	}
+	d.learned(r)
+	if d.AgentSilent == nil {
 		return
 	}
 	if err := d.AgentSilent(ctx); err != nil {
-		r.addWarning("isolation", "no agent answers on this host: what is removed of isolation is repaired, and files that change hold, from the next attach or repair on: "+err.Error(),
+		r.addWarning("isolation", "no agent answers on this host: what is removed of isolation is repaired, and files that change hold, from the next attach or repair on; rules know of allocations on other hosts what they did, and other hosts of those on this one: "+err.Error(),
 			"run allocnet agent, or allocnet repair after each change")
+	}
+}
+
+// mostUnread is how old what is known of other hosts is where an agent runs and the store of the pool answers, and more.
+const mostUnread = 10 * time.Minute
+
+// learned reports pools of which the host does not learn any more which attachments other hosts have.
+func (d *Doctor) learned(r *Report) {
+	if d.Store == nil {
+		return
+	}
+	all, err := d.Store.Isolation().Learned()
+	if err != nil {
+		r.addError("isolation", "what is known of attachments on other hosts cannot be read: "+err.Error(), "correct the state directory, or remove the file: the agent writes it again")
+	}
+	for _, l := range all {
+		if age := time.Since(l.Read); age > mostUnread {
+			r.addWarning("isolation", fmt.Sprintf("attachments on other hosts with addresses of pool %s are known as they were %s ago: later ones are allowed nothing, and after %s the jobs of all count as unknown",
+				l.Pool, age.Round(time.Minute), isolation.MostUnconfirmed), "see allocnet cluster for why the store of the pool is not read")
+		}
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/state"
 )
 
 // TestIsolation: a mistake in the rules, networks of two levels on one bridge, and an agent that is missing where it is needed are told.
@@ -24,6 +27,7 @@ func TestIsolation(t *testing.T) {
 		"strict":              {level: `"isolation": "strict"`, want: []string{"no agent answers"}},
 		"one bridge":          {level: `"isolation": "strict"`, bridge: "br0", want: []string{"has the bridge br0", "has the bridge br0", "no agent answers"}},
 		"a mistake":           {rules: "allow \"a\" {\n  form {}\n}\n", want: []string{"isolation.hcl:2"}},
+		"allow":               {rules: "allow \"a\" {\n  from { namespace = \"a\" }\n  to { namespace = \"a\" }\n}\n", want: []string{"no agent answers"}},
 		"egress":              {rules: "egress \"a\" {\n  from { namespace = \"batch\" }\n  to { cidrs = [\"10.0.0.0/8\"] }\n}\n", want: []string{"no agent answers"}},
 	} {
 		file := filepath.Join(t.TempDir(), "isolation.hcl")
@@ -47,5 +51,23 @@ func TestIsolation(t *testing.T) {
 		if len(r.Findings) != len(test.want) {
 			t.Errorf("%s: found %+v, want %q", name, r.Findings, test.want)
 		}
+	}
+}
+
+// TestLearned: it is told that attachments on other hosts are not learned of any more, and not that they were learned of shortly before.
+func TestLearned(t *testing.T) {
+	store, err := state.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pool, age := range map[string]time.Duration{"new": time.Minute, "old": 3 * time.Hour} {
+		if err := store.Isolation().SetLearned(pool, []byte("[]"), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &Report{}
+	(&Doctor{Store: store}).learned(r)
+	if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Problem, "of pool old are known as they were 3h0m0s ago") {
+		t.Errorf("found %+v", r.Findings)
 	}
 }

@@ -24,6 +24,8 @@ type network struct {
 	routed bool
 	// mtu is that of the interfaces of bridge and ptp; 0 of others.
 	mtu int
+	// follows is whether they have that of the default route.
+	follows bool
 	// by is the interface of the host by which bridge and ptp send.
 	by string
 	// hairpin is whether a bridge returns packets to the port that they came from.
@@ -111,6 +113,8 @@ func describe(n *cniconf.Network) network {
 		d.by = cmp.Or(d.by, gatewayName(p))
 	}
 	d.pools = n.Pools()
+	rules, err := policy.Of(n) // the error is reported with the keys
+	d.follows = err == nil && rules.MTUFrom == policy.MTUFromUplink
 	return d
 }
 

@@ -6,6 +6,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ func unread(r *Report, networks []network, errs []error) {
 // are too large for the host's interface, and ports that no packet reaches.
 func outward(r *Report, networks []network, f *forwarding.Facts) {
 	kind := hook.IPTables()
+	_, missing := exec.LookPath("iptables-restore")
 	var found drops
 	for _, n := range networks {
 		largePackets(r, n, f.Underlay)
@@ -35,7 +37,7 @@ func outward(r *Report, networks []network, f *forwarding.Facts) {
 		if len(n.RoutedPlugins()) > 0 || n.mtu == 0 || !n.routed {
 			continue
 		}
-		l := forwarding.Local{By: n.by, Publishes: slices.Contains(n.PluginTypes(), "portmap"), HasFirewall: slices.Contains(n.PluginTypes(), "firewall"), IPTables: kind}
+		l := forwarding.Local{By: n.by, Publishes: slices.Contains(n.PluginTypes(), "portmap"), HasFirewall: slices.Contains(n.PluginTypes(), "firewall"), IPTables: kind, WithoutIPTables: missing != nil}
 		seen := map[netip.Prefix]bool{}
 		for _, a := range n.ranges() {
 			if seen[a.Subnet] {
@@ -79,7 +81,7 @@ func (d *drops) add(network string, o forwarding.Obstacle) {
 // largePackets reports a network whose packets the host's interface has to fragment, or drops: where a router on the way
 // sends no ICMP, large transfers then stop.
 func largePackets(r *Report, n network, uplink forwarding.Interface) {
-	if !n.routed || len(n.RoutedPlugins()) > 0 || uplink.MTU <= 0 || n.mtu <= uplink.MTU {
+	if !n.routed || len(n.RoutedPlugins()) > 0 || uplink.MTU <= 0 || n.mtu <= uplink.MTU || n.follows {
 		return
 	}
 	r.addWarning(n.Path, fmt.Sprintf("network %q has the MTU %d, and %s, by which the host sends, one of %d: large transfers stop where no ICMP comes back", n.Name, n.mtu, uplink.Name, uplink.MTU),

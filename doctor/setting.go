@@ -93,7 +93,7 @@ func ownPorts(r *Report, networks []network) {
 
 // backends reports rules in both iptables backends: the kernel applies both, and
 // an operator who lists one misses the other. It reports tables that iptables does not list, too.
-func backends(ctx context.Context, r *Report) {
+func backends(ctx context.Context, r *Report, hasNFTables func(context.Context) bool) {
 	counts := map[string]bool{}
 	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft"} {
 		out, err := exec.CommandContext(ctx, program+"-save").Output()
@@ -110,7 +110,18 @@ func backends(ctx context.Context, r *Report) {
 		r.addError("iptables", "nftables and the legacy tables both have rules: the kernel applies both",
 			"move them to one backend: iptables-legacy-save | iptables-nft-restore --noflush, then flush the legacy tables")
 	}
-	if _, err := exec.LookPath("iptables"); err != nil {
+	if _, err := exec.LookPath("iptables"); err != nil && !hasNFTables(ctx) {
 		r.addWarning("iptables", "is not installed: without nftables, portmap, firewall and ipMasq need it", "apt-get install iptables")
 	}
+}
+
+// hasNFTables tells whether the kernel has nftables, of which networks that are executed in process need no program.
+func hasNFTables(ctx context.Context) bool {
+	socket, err := netfilter.Dial(ctx)
+	if err != nil {
+		return false
+	}
+	defer socket.Close() //nolint:errcheck // read only
+	_, err = socket.Generation()
+	return err == nil
 }

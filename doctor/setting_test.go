@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 )
@@ -36,8 +37,13 @@ func TestBackends(t *testing.T) {
 			}
 			t.Setenv("PATH", dir)
 			r := &Report{}
-			backends(t.Context(), r)
+			backends(t.Context(), r, func(context.Context) bool { return false })
 			requireFindings(t, r, test.want...)
+			with := &Report{}
+			backends(t.Context(), with, func(context.Context) bool { return true })
+			if missing := test.programs == nil; missing && len(with.Findings) != 0 || !missing && len(with.Findings) != len(r.Findings) {
+				t.Errorf("with nftables: %+v", with.Findings)
+			}
 		})
 	}
 }

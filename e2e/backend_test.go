@@ -39,10 +39,10 @@ var compared = []option{
 var unlike = map[string]map[string]string{
 	"portmap": {"backend": "its values are compared"},
 	"bridge": {
-		"bridge": "each has one", "isDefaultGateway": "each has it", "isGateway": "as above", "ipMasqBackend": "its values are compared",
+		"bridge": "each has one", "isDefaultGateway": "each has it", "isGateway": "as above", "ipMasqBackend": "its values are compared", "egressAddress": "only the engine sets it: TestEgressAddress",
 		"vlan": "not every kernel has it", "preserveDefaultVlan": "as above", "vlanTrunk": "the allocation would have to tag its packets", "disableContainerInterface": "there are no packets",
 	},
-	"ptp": {"ipMasqBackend": "its values are compared"},
+	"ptp": {"ipMasqBackend": "its values are compared", "egressAddress": "as above"},
 	"firewall": {
 		"backend": "firewalld needs a system bus: TestExampleWithFirewalld", "ingressPolicy": "it is of iptables with both backends: TestFirewallByPackets",
 		"iptablesAdminChainName": "the name says of which backend it is", "firewalldZone": "as above",

@@ -68,7 +68,9 @@ func TestAttachToStanding(t *testing.T) {
 	if out := h.must("detach", "e9", "--json"); !strings.Contains(out, `"recorded": false`) {
 		t.Errorf("detach of what is not set up prints %s", out)
 	}
-	h.must("detach", "e1", "--interface", "net2")
+	h.refuse(2, []string{`not attached to network "nope": it has web, storage, vlan, peer`}, "detach", "e1", "--network", "nope")
+	h.refuse(3, []string{"not set up"}, "detach", "e9", "--network", "storage")
+	h.must("detach", "e1", "--network", "peer")
 	h.must("detach", "e1", "--interface", "net1")
 	if out := h.must("status", "e1"); strings.Contains(out, "peer") || strings.Contains(out, "storage") || !strings.Contains(out, "data0") {
 		t.Errorf("after two were detached, status says\n%s", out)
@@ -77,7 +79,14 @@ func TestAttachToStanding(t *testing.T) {
 		t.Errorf("after two were detached, the namespace has\n%s", out)
 	}
 	h.must("check", "e1")
-	h.must("detach", "e1")
+	h.attach("e2", "--primary", "web")
+	if out := h.must("detach", "--all"); out != "detached e1\ndetached e2\n" {
+		t.Errorf("detach of all prints %s", out)
+	}
+	if out := h.must("status", "-q"); out != "" {
+		t.Errorf("after all were detached, there are %s", out)
+	}
+	h.refuse(2, []string{"no ID with --all"}, "detach", "e1", "--all")
 }
 
 // foreign creates a namespace with a main network and a default route of another runtime,

@@ -66,6 +66,17 @@ func TestPolicyTellsWhatPasses(t *testing.T) {
 			t.Errorf("%s to %s: passes %t, and policy test says\n%s", flow.from, flow.to, got, told.stdout)
 		}
 	}
+	address := allocations["db-1"].Attachments[0].Addresses[0].Addr().String()
+	rule := []string{"FORWARD", "-d", address + "/32", "-p", "tcp", "-m", "tcp", "--dport", "5432", "-j", "DROP"}
+	sandbox.Run(t, append([]string{"iptables", "-I"}, rule...)...)
+	told := h.allocnet("policy", "test", "web-1", "db-1:5432")
+	if told.code != 4 || !strings.Contains(told.stdout, "dropped by the rule -A "+strings.Join(rule, " ")) || passes("web-1", address+":5432", false) {
+		t.Errorf("with %v: exit code %d, and the flow does not pass\n%s%s", rule, told.code, told.stdout, told.stderr)
+	}
+	sandbox.Run(t, append([]string{"iptables", "-D"}, rule...)...)
+	if told := h.allocnet("policy", "test", "web-1", "db-1:5432"); told.code != 0 || !passes("web-1", address+":5432", true) {
+		t.Errorf("without the rule: exit code %d\n%s%s", told.code, told.stdout, told.stderr)
+	}
 	for id := range allocations {
 		h.must("detach", id)
 	}

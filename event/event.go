@@ -136,9 +136,14 @@ type Filter struct {
 	Network string
 	// After is the index of an event: only newer ones are selected.
 	After uint64
+	// Since selects only events that ended at this time or later. The zero value selects all.
+	Since time.Time
 }
 
 func (f Filter) selects(e Event) bool {
+	if e.Time.Before(f.Since) {
+		return false
+	}
 	if f.Network != "" && !slices.Contains(e.Networks, f.Network) {
 		return false
 	}

@@ -5,13 +5,16 @@ package hook
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"time"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/attach"
 	"github.com/allocnet/allocnet/hook/internal/check"
 	"github.com/allocnet/allocnet/hook/internal/isolate"
+	"github.com/allocnet/allocnet/hook/internal/lease"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/remove"
@@ -124,6 +127,12 @@ func (e *Engine) GC(ctx context.Context, r GCRequest) (*Collected, error) {
 	return remove.GC(ctx, e.env, r, e.leaks)
 }
 
+// RemoveNetwork removes a network that nothing uses, and what it has left on the host; with dryRun it tells what that is. An
+// attachment, a lease or a network that names it is an error, and nothing is removed. It can be repeated after a kill.
+func (e *Engine) RemoveNetwork(ctx context.Context, name string, dryRun bool) (*RemovedNetwork, error) {
+	return remove.Network(ctx, e.env, name, dryRun)
+}
+
 // Collector returns what finds and removes leaks, with the records, networks and
 // libcni's cache of the engine.
 func (e *Engine) Collector() *cleanup.Collector { return remove.Collector(e.env, "") }
@@ -204,11 +213,55 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 // that are allowed go on. After a mistake in a file what was in force stays, and the error is the mistake.
 func (e *Engine) RefreshIsolation(ctx context.Context) error { return isolate.Refresh(ctx, e.env) }
 
+// KeepLeases extends the leases of DHCP that are on record until ctx ends, and has namespaces be as their leases are. While one process
+// of the host does so, all ask for leases.
+func (e *Engine) KeepLeases(ctx context.Context) { lease.Keep(ctx, e.env) }
+
 // Members returns the attachments of the host as rules of isolation see them, with the levels that their networks have now. It
 // changes nothing, and waits for no lock.
 func (e *Engine) Members(ctx context.Context) ([]isolation.Member, error) {
 	return isolate.Members(ctx, e.env)
 }
+
+// AddDenied fills in what was dropped of attachments (Attachment.Denied), for which it needs root. Where nothing is isolated there is nothing.
+func (e *Engine) AddDenied(ctx context.Context, all ...*Allocation) error {
+	return isolate.AddDenied(ctx, e.env, all...)
+}
+
+// Ends returns where the packets of attachments pass the host, as far as it knows. It changes nothing, and waits for no lock. With an error,
+// some are missing.
+func (e *Engine) Ends(ctx context.Context) ([]HostEnd, error) { return isolate.Ends(ctx, e.env) }
+
+// RemoteMembers returns the attachments on other hosts that are known, as rules of isolation see them.
+func (e *Engine) RemoteMembers() ([]isolation.Member, error) { return isolate.Remotes(e.env) }
+
+// LearnMembers has isolation know the attachments of other hosts with addresses of a pool, in place of those that it knew; read is when
+// the others were last read to say so. They stay known, also after a reboot, until it is called again. It is safe to repeat.
+func (e *Engine) LearnMembers(ctx context.Context, pool string, remotes []isolation.Remote, read time.Time) error {
+	return isolate.Learn(ctx, e.env, pool, remotes, read)
+}
+
+// KnownMembers returns what LearnMembers has had known of a pool.
+func (e *Engine) KnownMembers(pool string) ([]isolation.Remote, error) {
+	return isolate.Remembered(e.env, pool)
+}
+
+// SharesMembers tells whether other hosts are to know the attachments of this one, and it theirs: it has rules of isolation, or networks with
+// levels. With an error, which is that of a file, it tells so of what is in force.
+func (e *Engine) SharesMembers() (bool, error) { return isolate.Shares(e.env) }
+
+// Learned returns the pools of which attachments on other hosts are known, with the time at which they were known last to be so.
+func (e *Engine) Learned() (map[string]time.Time, error) {
+	all, err := e.env.Store.Isolation().Learned()
+	read := map[string]time.Time{}
+	for _, l := range all {
+		read[l.Pool] = l.Read
+	}
+	return read, err
+}
+
+// RecordsVersion returns a text that is another one after each change of a record.
+func (e *Engine) RecordsVersion() (string, error) { return e.env.Store.Version() }
 
 // Catalog returns the networks that can be attached now; see Config.
 func (e *Engine) Catalog() (*cniconf.Catalog, error) { return e.env.Config.Catalog() }
@@ -227,6 +280,20 @@ func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
 		return nil, err
 	}
 	return e.describe(record)
+}
+
+// OpenNamespace opens the network namespace of an allocation, and returns a path that leads to it until it is closed, whatever is at
+// its own path by then. The error is netns.ErrMissing if it is gone.
+func (e *Engine) OpenNamespace(id string) (path string, closeNamespace func() error, err error) {
+	record, err := e.env.Store.Read(id)
+	if err != nil {
+		return "", nil, err
+	}
+	ns, err := e.env.Config.OpenNamespace(record.Allocation)
+	if err != nil {
+		return "", nil, fmt.Errorf("allocation %s: %w", id, err)
+	}
+	return ns.Handle(), ns.Close, nil
 }
 
 // Resolve returns the recorded allocation that has the ID, or else the only one whose

@@ -32,8 +32,8 @@ type fakeInProcess struct{ world *world }
 
 func (fakeInProcess) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
-func (f fakeInProcess) Chain(a state.Attachment, r *remedy.Repair, apart *plugin.Isolation) config.Chain {
-	c := &fakeChain{apart: apart, repair: r, iptables: a.IPTables, ipv6Off: a.IPv6Off, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
+func (f fakeInProcess) Chain(a state.Attachment, r *remedy.Repair, seams plugin.Seams) config.Chain {
+	c := &fakeChain{apart: seams.Isolation, repair: r, iptables: a.IPTables, ipv6Off: a.IPv6Off, fakeExec: f.world.exec, world: f.world, changes: &plugin.Changes{}}
 	f.world.mu.Lock()
 	defer f.world.mu.Unlock()
 	f.world.chains[c.changes] = c

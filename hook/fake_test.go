@@ -527,6 +527,18 @@ func (n *fakeNamespace) SetParameter(path, value string) error {
 	return nil
 }
 
+// Parameter is what was set last, else 0.
+func (n *fakeNamespace) Parameter(path string) (string, error) {
+	n.all.mu.Lock()
+	defer n.all.mu.Unlock()
+	for _, set := range slices.Backward(n.parameters) {
+		if value, ok := strings.CutPrefix(set, path+"="); ok {
+			return value, nil
+		}
+	}
+	return "0", nil
+}
+
 // RestoreAcceptRA notes it, such as "net1=false kept".
 func (n *fakeNamespace) RestoreAcceptRA(iface string, accept bool) error {
 	n.all.mu.Lock()
@@ -676,7 +688,7 @@ func (n *fakeNamespace) RemoveDefaultRoutes(iface string, v6 bool) error {
 	return nil
 }
 
-// fakeHost is a host without bridges.
+// fakeHost is a host, without bridges if the test has made none.
 type fakeHost struct {
 	listeners []listener.Listener
 	// links are those of the host, by name.
@@ -684,6 +696,7 @@ type fakeHost struct {
 	filtered int
 	// interfaces are those of Interfaces.
 	interfaces     []netns.Interface
+	uplinkMTU      int
 	iptables       string
 	filtersBridges bool
 	// withoutIPv6 are the links on which IPv6 is switched off.
@@ -699,6 +712,11 @@ type fakeHost struct {
 	guarded, kept atomic.Int32
 	// listed counts calls of Addressed and Holder.
 	listed atomic.Int32
+	// announced are the calls of Announce, and unannounced their error.
+	announced   []string
+	unannounced error
+	// bridges are those that allocnet has made, with their addresses.
+	bridges map[string][]netip.Prefix
 }
 
 func (h *fakeHost) Outside() error { return h.outside }
@@ -719,6 +737,7 @@ func (h *fakeHost) Interfaces() ([]netns.Interface, error)                  { re
 func (h *fakeHost) MayHold(netip.Addr) bool                                 { return false }
 func (h *fakeHost) LinkMTU(name string) (int, bool, error)                  { return 0, h.links[name], nil }
 func (h *fakeHost) GatewayMACs([]netip.Addr) (map[string]netip.Addr, error) { return h.gateways, nil }
+func (h *fakeHost) UplinkMTU() (int, error)                                 { return h.uplinkMTU, nil }
 func (*fakeHost) LinkMAC(string) (string, bool, error)                      { return "", false, nil }
 func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
 	if mac == "" {
@@ -734,10 +753,34 @@ func (h *fakeHost) FindLink(name, kind, mac string) (string, error) {
 	return h.interfaces[at].Name, h.unlisted
 }
 
-func (*fakeHost) FindBridge(string) (netns.Bridge, bool, error) { return netns.Bridge{}, false, nil }
-func (*fakeHost) PinMTU(string, int) error                      { return nil }
-func (*fakeHost) KeepBridge(string, int) (string, error)        { return "", nil }
-func (h *fakeHost) FiltersBridges() bool                        { return h.filtersBridges }
+func (h *fakeHost) FindBridge(name string) (netns.Bridge, bool, error) {
+	return netns.Bridge{}, h.bridges[name] != nil, nil
+}
+
+func (h *fakeHost) WhyBridgeStays(name string, own []netip.Prefix) (string, error) {
+	if h.bridges[name] != nil && !slices.Equal(h.bridges[name], own) {
+		return "it has another address", nil
+	}
+	return "", nil
+}
+
+func (h *fakeHost) RemoveBridge(name string) error {
+	delete(h.bridges, name)
+	return nil
+}
+
+func (*fakeHost) PinMTU(string, int) error               { return nil }
+func (*fakeHost) KeepBridge(string, int) (string, error) { return "", nil }
+
+// Announce notes it, such as "net1 10.0.0.5".
+func (h *fakeHost) Announce(_ kernel.Namespace, iface string, addresses []netip.Addr) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.announced = append(h.announced, strings.Trim(fmt.Sprint(iface, " ", addresses), "[]"))
+	return h.unannounced
+}
+
+func (h *fakeHost) FiltersBridges() bool { return h.filtersBridges }
 func (h *fakeHost) IsIPv6Off(link string) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,6 +6,7 @@ package hook
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/check"
@@ -70,6 +71,23 @@ func Ready(ctx context.Context, c Config, n *cniconf.Network) error {
 
 // IPTables returns the kind of iptables that this host's programs are now: nft or legacy; empty if that is not known.
 func IPTables() string { return kernel.NewHost().IPTables() }
+
+// AnnounceAgain is what Config.AnnounceAgain has done, in a process that has as arguments what that has been given: the path of a
+// namespace, an interface, and addresses. It takes some seconds.
+func AnnounceAgain(ctx context.Context, arguments []string) error {
+	if len(arguments) < 3 {
+		return fmt.Errorf("%q: want the path of a network namespace, an interface, and addresses", arguments)
+	}
+	var addresses []netip.Addr
+	for _, text := range arguments[2:] {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, address)
+	}
+	return kernel.AnnounceAgain(ctx, arguments[0], arguments[1], addresses)
+}
 
 // Undoing returns the context in which to undo what was done under ctx. The
 // caller cannot cancel it, and it has the time that ctx has left, or a little

@@ -64,9 +64,30 @@ func (f *fakeFilter) add(m filter.Member) {
 	if m.Antispoof {
 		f.guards[m.ID] = m.End
 	}
-	if m.MAC != nil {
+	if m.MAC != nil || m.Via != "" {
 		f.members[m.ID] = m
 	}
+}
+
+func (f *fakeFilter) Change(ctx context.Context, _ isolation.Rules, before, now []filter.Member, all filter.Source) error {
+	isOutdated := false
+	err := f.change("change", func() error {
+		isOutdated = slices.ContainsFunc(before, func(m filter.Member) bool { return f.members[m.ID].Job != m.Job })
+		if isOutdated {
+			return nil
+		}
+		for _, m := range before {
+			delete(f.members, m.ID)
+		}
+		for _, m := range now {
+			f.add(m)
+		}
+		return nil
+	})
+	if err == nil && isOutdated {
+		return f.Apply(ctx, all)
+	}
+	return err
 }
 
 func (f *fakeFilter) Remove(_ context.Context, _ isolation.Rules, m filter.Member) error {
@@ -105,6 +126,8 @@ func (f *fakeFilter) Lacks(_ context.Context, s filter.State) (map[string][]stri
 	}
 	return lacks, nil
 }
+
+func (f *fakeFilter) Denied(context.Context) (map[string]isolation.Denied, error) { return nil, nil }
 
 // ids are the attachments of which the host has anything.
 func (f *fakeFilter) ids() []string {

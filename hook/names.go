@@ -9,6 +9,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/check"
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/plan"
@@ -67,8 +68,16 @@ type (
 	Collected = remove.Collected
 	// GCRequest says what one GC removes.
 	GCRequest = remove.GCRequest
+	// RemovedNetwork is what RemoveNetwork has done.
+	RemovedNetwork = remove.RemovedNetwork
 	// NotAttachedError is an interface that is not an attachment of the allocation.
 	NotAttachedError = remove.NotAttachedError
+	// HostEnd is an attachment, and where its packets pass the host.
+	HostEnd = isolate.HostEnd
+	// DeniedFlow is a flow of which isolation has dropped packets.
+	DeniedFlow = allocation.DeniedFlow
+	// FlowEnd is one of the two of a flow.
+	FlowEnd = allocation.FlowEnd
 	// Drift is what an attachment lacks of what was made when it was attached.
 	Drift = repair.Drift
 	// RepairMode is what RepairAttachments does about what is missing.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/policy"
@@ -48,7 +49,7 @@ func portEngine(t *testing.T) (e *Engine, ran string) {
 var primary = &selection.Element{Name: "closed", Interface: "main0"}
 
 func chosen(network string, port int, hostIP string) selection.Element {
-	return selection.Element{Name: network, PortMappings: []selection.PortMapping{{HostPort: port, ContainerPort: 80, HostIP: hostIP}}}
+	return selection.Element{Name: network, PortMappings: []selection.PortMapping{{HostPort: allocation.PortRange{First: port, Last: port}, ContainerPort: 80, HostIP: hostIP}}}
 }
 
 // setupWith tells whether a plugin ran for a request.
@@ -189,6 +190,47 @@ func TestPortsOfOthers(t *testing.T) {
 		if test.refused && !strings.Contains(err.Error(), "allocation other") {
 			t.Errorf("%s: %q does not name the other allocation", name, err)
 		}
+	}
+}
+
+// portRange chooses a range of ports of TCP.
+func portRange(first, last int) selection.Element {
+	return selection.Element{Name: "free", PortMappings: []selection.PortMapping{{HostPort: allocation.PortRange{First: first, Last: last}}}}
+}
+
+// TestRangesOfPorts: a range is refused for each of its ports: that of a listener, that of another allocation, and that which no
+// rule allows. Plugins, which know no ranges, get each port.
+func TestRangesOfPorts(t *testing.T) {
+	e, ran := portEngine(t)
+	recordPorts(t, e, "other", "")
+	for name, test := range map[string]struct {
+		element selection.Element
+		refused bool
+	}{
+		"from the other's": {portRange(picked, 910), true}, "up to the other's": {portRange(890, given), true}, "around it": {portRange(890, 910), true}, "beside it": {portRange(903, 910), false},
+	} {
+		attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{test.element}})
+		if (errdefs.Of(err) == errdefs.Conflict) != test.refused || attempted == test.refused {
+			t.Errorf("%s: %v, refused: want %t", name, err, test.refused)
+		}
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	if attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{portRange(port-1, port)}}); attempted || errdefs.Of(err) != errdefs.Conflict || !strings.Contains(err.Error(), "listens on") {
+		t.Errorf("a listener: %v", err)
+	}
+	many := portRange(2000, 3001)
+	if attempted, err := setupWith(t, e, ran, Request{Networks: []selection.Element{many}}); attempted || errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), "plugins are executed") {
+		t.Errorf("more than plugins get: %v", err)
+	}
+	many.Name = "closed"
+	var denied *policy.DeniedError
+	if _, err := setupWith(t, e, ran, Request{Networks: []selection.Element{many}}); !errors.As(err, &denied) || !strings.Contains(err.Error(), "2000-3001") {
+		t.Errorf("without a rule: %v", err)
 	}
 }
 

@@ -34,7 +34,9 @@ type facts struct {
 	Links []netns.Interface
 	// ShowsUnused is that of Host.
 	ShowsUnused func(network string) bool
-	Problems    []string
+	// Denied are all flows that isolation denied, if they are to be in the map.
+	Denied   []hook.DeniedFlow
+	Problems []string
 }
 
 // inspection is what hook.Engine.Inspect returned.
@@ -68,6 +70,7 @@ func build(f facts) *Map {
 			m.Networks = append(m.Networks, Network{Name: name, Attachments: used[name]})
 		}
 	}
+	m.Denied = m.ofMap(f.Denied)
 	return m
 }
 
@@ -110,13 +113,9 @@ func (f facts) device(d cniconf.Device, used bool) Device {
 
 // pool describes the addresses of a family.
 func (f facts) pool(n *cniconf.Network, u cniconf.Usage) Pool {
-	p := Pool{Plugin: "host-local", Family: u.Family, Subnets: []netip.Prefix{}, Used: u.Used, Total: u.Total}
+	p := Pool{Plugin: "host-local", Family: u.Family, Used: u.Used, Total: u.Total}
+	p.Subnets = slices.DeleteFunc(n.Subnets(), func(s netip.Prefix) bool { return fmt.Sprintf("ipv%d", ipam.FamilyOf(s.Addr())) != u.Family })
 	for _, all := range n.Pools() {
-		for _, r := range all.Ranges() {
-			if fmt.Sprintf("ipv%d", ipam.FamilyOf(r.Subnet.Addr())) == u.Family && !slices.Contains(p.Subnets, r.Subnet) {
-				p.Subnets = append(p.Subnets, r.Subnet)
-			}
-		}
 		if all.Shared != nil {
 			p.share(all.Shared.Pool, f.Shared[all.Shared.Pool])
 		}

@@ -34,6 +34,7 @@ func DOT(m *Map) string {
 			fmt.Fprintf(&b, "\t%s -- %s [label=%s%s]\n", nodes[n.Network], node, label(lines...), alarm(len(wrong) > 0))
 		}
 	}
+	m.dotDenied(&b)
 	b.WriteString("}\n")
 	return b.String()
 }

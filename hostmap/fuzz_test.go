@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/termtext"
 )
 
@@ -16,6 +17,7 @@ import (
 func named(name string) *Map {
 	m := small()
 	m.Host, m.Problems = name, []string{name}
+	m.Denied = []hook.DeniedFlow{{Protocol: name, Reason: name, From: hook.FlowEnd{Allocation: name, Interface: name}}}
 	for i := range m.Networks {
 		n := &m.Networks[i]
 		n.Name, n.Plugins = name, []string{name}
@@ -98,7 +100,7 @@ func FuzzSVG(f *testing.F) {
 }
 
 // dotLine is a line of DOT, whose strings end where they should.
-var dotLine = regexp.MustCompile(`^(graph S \{|\trankdir=LR|\tnode \[shape=box, style=rounded, fontname=monospace\]|\tedge \[fontname=monospace, fontsize=10\]|\tlabel=S|\t(network|allocation)\d+ \[label=S(, color=red)?\]|\tnetwork\d+ -- allocation\d+ \[label=S(, color=red)?\]|\})$`)
+var dotLine = regexp.MustCompile(`^(graph S \{|\trankdir=LR|\tnode \[shape=box, style=rounded, fontname=monospace\]|\tedge \[fontname=monospace, fontsize=10\]|\tlabel=S|\t(network|allocation)\d+ \[label=S(, color=red)?\]|\tnetwork\d+ -- allocation\d+ \[label=S(, color=red)?\]|\tother\d+ \[label=S, style=dashed\]|\t(allocation|other)\d+ -- (allocation|other)\d+ \[label=S, dir=forward, style=dashed, color=red\]|\})$`)
 
 // dotString is a string of DOT: a backslash stands before a quote, a backslash or the n of a
 // new line.

@@ -28,6 +28,8 @@ type Map struct {
 	Networks []Network `json:"networks"`
 	// Allocations are in the order of their IDs.
 	Allocations []Allocation `json:"allocations"`
+	// Denied are flows that isolation denied, with an end in the map. They are there if they are asked for.
+	Denied []hook.DeniedFlow `json:"denied,omitempty"`
 	// Problems are why something is missing in the map.
 	Problems []string `json:"problems,omitempty"`
 }

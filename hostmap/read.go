@@ -40,6 +40,8 @@ type Host struct {
 	Select func(*hook.Allocation) *hook.Allocation
 	// ShowsUnused decides whether a network without attachments is in the map. Nil: each is.
 	ShowsUnused func(network string) bool
+	// Denied returns flows that isolation denied, which are then in the map. Nil: they are not.
+	Denied func(ctx context.Context) ([]hook.DeniedFlow, error)
 }
 
 // Read returns a map of the host as it is now. The error is about records that cannot be read,
@@ -51,6 +53,11 @@ func Read(ctx context.Context, h Host) (*Map, error) {
 	var unknown error
 	if f.Links, unknown = netns.OwnInterfaces(); unknown != nil {
 		f.problem("the links of the host are not known", unknown)
+	}
+	if h.Denied != nil {
+		if f.Denied, unknown = h.Denied(ctx); unknown != nil {
+			f.problem("the denied flows are not known", unknown)
+		}
 	}
 	return build(f), err
 }

@@ -233,7 +233,7 @@ func (d *drawing) remarks(x float64, wrong, unknown []string) {
 
 func (d *drawing) problems() {
 	d.y += lineHeight / 2
-	d.remarks(margin, d.Problems, nil)
+	d.remarks(margin, append(d.denied(), d.Problems...), nil)
 }
 
 // wrapped draws a text in as many lines as it needs.

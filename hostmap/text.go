@@ -267,14 +267,15 @@ func (p *picture) remarks(begin func(), indent int, wrong, unknown []string) {
 	}
 }
 
-// problems draws what the map lacks.
+// problems draws flows that were denied, and what the map lacks.
 func (p *picture) problems() {
-	if len(p.Problems) == 0 {
-		return
-	}
-	p.newline()
 	p.rails = rails{}
-	p.remarks(func() {}, 0, p.Problems, nil)
+	for _, lines := range [][]string{p.denied(), p.Problems} {
+		if len(lines) > 0 {
+			p.newline()
+			p.remarks(func() {}, 0, lines, nil)
+		}
+	}
 }
 
 func (p *picture) short(name string, columns int) string {

@@ -3,7 +3,10 @@
 
 package isolation
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Decision is what becomes of a flow.
 type Decision struct {
@@ -27,6 +30,17 @@ func Decide(r Rules, members []Member, f Flow) Decision {
 		}
 	}
 	return Decision{Allowed: true, Rule: 8, Text: "nothing denies it"}
+}
+
+// AreRouted tells whether the host routes what passes between two attachments. Those on one bridge that are not apart pass there by
+// themselves.
+func (r Rules) AreRouted(a, b Member) bool {
+	return a.Link != b.Link || r.isApart(a) || r.isApart(b)
+}
+
+// isApart tells whether an attachment reaches its neighbours only by the host.
+func (r Rules) isApart(m Member) bool {
+	return m.Level == Strict || slices.ContainsFunc(r.Egress, func(e Egress) bool { return e.From.selects(m) })
 }
 
 // question is a flow with the attachments that its ends are, which may be nil.
@@ -77,7 +91,11 @@ func (q question) isPublished() (Decision, bool) {
 }
 
 func (q question) isFromHost() (Decision, bool) {
-	return Decision{Allowed: true, Rule: 4, Text: "a host reaches its own attachments"}, q.flow.From.Host && q.to != nil && q.to.Link != ""
+	isOwn := q.flow.From.Host && q.to != nil && q.to.Link != ""
+	if isOwn && q.to.NoHost {
+		return Decision{Rule: 4, Text: fmt.Sprintf("network %q has fromHost false: its host reaches its attachments by rules only", q.to.Network)}, true
+	}
+	return Decision{Allowed: true, Rule: 4, Text: "a host reaches its own attachments"}, isOwn
 }
 
 func (q question) isApart() (Decision, bool) {
@@ -115,5 +133,5 @@ func (q question) by(d Decision, kind, name, text string) Decision {
 
 // covers tells whether a selector selects an end.
 func covers(s Selector, m *Member, e End) bool {
-	return m != nil && s.selects(*m) || s.selectsAddress(e.Address)
+	return m != nil && s.selects(*m) || s.selectsAddress(e.Address) || s.Host && e.Host
 }

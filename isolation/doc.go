@@ -10,7 +10,7 @@
 //  1. A rule allow has its source, its destination, and its port: it passes.
 //  2. Rules egress select its source, and none of them has its destination and port: it is denied.
 //  3. Its destination is a published port: it passes.
-//  4. Its source is the host of its destination: it passes.
+//  4. Its source is the host of its destination: it passes, unless the network has fromHost false: then it is denied.
 //  5. Source and destination are attachments to different networks, and one of these is not of the level none: it is denied.
 //  6. They are attachments to the same network of the level strict: it is denied.
 //  7. Its destination is an attachment to a network of the level strict, and its source is neither the host nor an attachment: it is denied.

@@ -4,10 +4,13 @@
 package isolation
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
+	"sync"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -26,17 +29,60 @@ const DefaultFile = "/etc/allocnet/isolation.hcl"
 // truncated, and a link that leads nowhere had some. The error is an *hclfile.Error with all mistakes unless the file cannot be
 // read.
 func Load(file string) (Rules, error) {
+	text, err := Read(file)
+	if err != nil {
+		return Rules{File: file}, err
+	}
+	return text.Rules()
+}
+
+// Text is that of a file of rules, or that there is none.
+type Text struct {
+	// Sum differs for each other text, and each other file.
+	Sum string
+	// Rules returns those of the text, as Load does. They are read once, and do not change.
+	Rules func() (Rules, error)
+}
+
+// Read reads the text of the rules of a host. The error is that of Load, but for mistakes.
+func Read(file string) (Text, error) { return recent.read(file) }
+
+// recent is the file that was read last: each attach asks for it several times, and seldom has it changed.
+var recent lastRead
+
+type lastRead struct {
+	mu             sync.Mutex
+	file, identity string
+	text           Text
+}
+
+func (l *lastRead) read(file string) (Text, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	identity := files.Identity(file)
+	if identity != "" && l.file == file && l.identity == identity {
+		return l.text, nil
+	}
+	text, err := read(file)
+	if err == nil && files.Identity(file) == identity {
+		l.file, l.identity, l.text = file, identity, text
+	}
+	return text, err
+}
+
+func read(file string) (Text, error) {
 	text, err := files.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if link := files.DanglingLink(file); link != "" {
-			return Rules{File: file}, errdefs.As(errdefs.Refused, fmt.Errorf("isolation in %s: the link %s leads nowhere: correct it, or remove it if there are no rules", file, link))
+			return Text{}, errdefs.As(errdefs.Refused, fmt.Errorf("isolation in %s: the link %s leads nowhere: correct it, or remove it if there are no rules", file, link))
 		}
-		return Rules{File: file}, nil
+		return Text{"no file " + file, func() (Rules, error) { return Rules{File: file}, nil }}, nil
 	}
 	if err != nil {
-		return Rules{File: file}, errdefs.As(errdefs.Refused, fmt.Errorf("isolation: %w", err))
+		return Text{}, errdefs.As(errdefs.Refused, fmt.Errorf("isolation: %w", err))
 	}
-	return parse(file, text)
+	sum := sha256.Sum256(text)
+	return Text{hex.EncodeToString(sum[:]) + " " + file, sync.OnceValues(func() (Rules, error) { return parse(file, text) })}, nil
 }
 
 // allowBlock and egressBlock are rules in HCL.
@@ -84,6 +130,7 @@ func (v *values) allow(b *hcl.Block) Allow {
 	v.require(b, "from", read.From)
 	v.require(b, "to", read.To)
 	a := Allow{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports)}
+	v.refuseHost(read.To, a.To, "want it in from of a rule allow: what goes to the host is selected by cidrs")
 	if a.From.Job+a.From.Group != "" && a.From.Namespace == "" {
 		v.Fault(read.From.Where, "from", `want namespace, too: who writes a job chooses its name and its groups. "*" is any`)
 	}
@@ -96,6 +143,8 @@ func (v *values) egress(b *hcl.Block) Egress {
 	v.Decode(b.Body, &read)
 	v.require(b, "from", read.From)
 	e := Egress{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports), read.DNS}
+	v.refuseHost(read.From, e.From, "want attachments, by namespace, job, group or network: rules egress limit nothing else")
+	v.refuseHost(read.To, e.To, "want it in from of a rule allow: what goes to the host is selected by cidrs")
 	if len(e.From.CIDRs) > 0 {
 		v.Fault(read.From.CIDRs.Range(), "cidrs", "want attachments, by namespace, job, group or network: rules egress limit nothing else")
 	}
@@ -111,6 +160,13 @@ func (v *values) egress(b *hcl.Block) Egress {
 		e.To = Selector{Network: noNetwork}
 	}
 	return e
+}
+
+// refuseHost reports a selector of the host where it selects nothing.
+func (v *values) refuseHost(read *selectorBlock, s Selector, want string) {
+	if s.Host {
+		v.Fault(read.Host.Range(), "host", want)
+	}
 }
 
 // require reports a block that a rule lacks.

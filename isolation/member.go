@@ -7,11 +7,15 @@ import "net/netip"
 
 // Member is an attachment, as rules see it.
 type Member struct {
-	// ID is the container ID of the attachment, which is unique on a host.
+	// ID is the container ID of the attachment, which is unique on a host. Of one on another host it is made of its address.
 	ID string
+	// Host is the other host that it is on. Empty: this one.
+	Host string
 	// Network is the name of its network, and Level that network's.
 	Network string
 	Level   Level
+	// NoHost is whether the host does not reach it, but by rules allow.
+	NoHost bool
 	// Namespace, Job and Group are the allocation's in the orchestrator; empty: unknown.
 	Namespace, Job, Group string
 	// Addresses are those of the attachment.

@@ -31,7 +31,11 @@ func ReachedBy(r Rules, m Member) []Passage {
 			all = append(all, a.passage(a.From))
 		}
 	}
-	all = append(all, Passage{Allowed: true, Peer: "this host", By: "it is on this host"})
+	host := Passage{Allowed: true, Peer: "this host", By: "it is on this host"}
+	if m.NoHost {
+		host = Passage{Peer: "this host", By: fmt.Sprintf("fromHost false of network %q", m.Network)}
+	}
+	all = append(all, host)
 	return append(all, byLevel(m, Passage{Allowed: m.Level != Strict, Peer: "everything else"})...)
 }
 

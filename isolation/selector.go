@@ -17,6 +17,8 @@ type Selector struct {
 	Namespace, Job, Group, Network string
 	// CIDRs select addresses, whether or not they are of attachments. With them there are no patterns.
 	CIDRs []netip.Prefix
+	// Host selects this host, whatever its address is, and nothing else.
+	Host bool
 }
 
 // noNetwork is a pattern of Selector.Network that no network has: its name has no slash.
@@ -24,7 +26,7 @@ const noNetwork = "/"
 
 // selects tells whether an attachment is selected for what it is. What its address is selected for, selectsAddress tells.
 func (s Selector) selects(m Member) bool {
-	if len(s.CIDRs) > 0 {
+	if len(s.CIDRs) > 0 || s.Host {
 		return false
 	}
 	for _, p := range s.patterns() {
@@ -40,7 +42,7 @@ func (s Selector) selectsAddress(a netip.Addr) bool {
 	if len(s.CIDRs) > 0 {
 		return slices.ContainsFunc(s.CIDRs, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 	}
-	return !s.hasPatterns()
+	return !s.hasPatterns() && !s.Host
 }
 
 // pattern is one of a selector, with the key that it has in a file.
@@ -74,6 +76,8 @@ func (s Selector) String() string {
 		parts = append(parts, p.String())
 	}
 	switch {
+	case s.Host:
+		return "this host"
 	case len(parts) == 0:
 		return "everything"
 	case s.Network == noNetwork:

@@ -50,6 +50,7 @@ type selectorBlock struct {
 	Group     hcl.Expression `hcl:"group,optional"`
 	Network   hcl.Expression `hcl:"network,optional"`
 	CIDRs     hcl.Expression `hcl:"cidrs,optional"`
+	Host      hcl.Expression `hcl:"host,optional"`
 	Where     hcl.Range      `hcl:",def_range"`
 }
 
@@ -58,7 +59,7 @@ func (v *values) selector(b *selectorBlock) Selector {
 	if b == nil {
 		return Selector{}
 	}
-	s := Selector{v.pattern(b.Namespace), v.pattern(b.Job), v.pattern(b.Group), v.pattern(b.Network), nil}
+	s := Selector{v.pattern(b.Namespace), v.pattern(b.Job), v.pattern(b.Group), v.pattern(b.Network), nil, v.host(b)}
 	cidrs, given := hclfile.Read[[]string](&v.Values, b.CIDRs)
 	if given && len(cidrs) == 0 {
 		v.Fault(b.CIDRs.Range(), "cidrs", `want one or more prefixes, as in ["10.0.0.0/8"]`)
@@ -67,12 +68,24 @@ func (v *values) selector(b *selectorBlock) Selector {
 		s.CIDRs = append(s.CIDRs, v.prefix(b.CIDRs, text))
 	}
 	switch {
+	case s.Host && (given || s.hasPatterns()):
+		v.Fault(b.Where, "host", "want either host, or namespace, job, group, network or cidrs, which are no host")
+	case s.Host:
 	case given && s.hasPatterns():
 		v.Fault(b.Where, "cidrs", "want either cidrs, which are addresses of anything, or namespace, job, group and network, which are attachments")
 	case !given && !s.hasPatterns():
 		v.Fault(b.Where, "selector", `want namespace, job, group, network or cidrs; all attachments are network = "*", and everything is cidrs = ["0.0.0.0/0", "::/0"]`)
 	}
 	return s
+}
+
+// host reads whether a block selects the host.
+func (v *values) host(b *selectorBlock) bool {
+	is, given := hclfile.Read[bool](&v.Values, b.Host)
+	if given && !is {
+		v.Fault(b.Host.Range(), "host", "want true, or omit the key")
+	}
+	return is
 }
 
 func (v *values) pattern(e hcl.Expression) string {

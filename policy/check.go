@@ -32,7 +32,7 @@ type Attachment struct {
 	Addresses []netip.Prefix
 	HasRanges bool
 	// HostPorts are the host ports that the job chooses.
-	HostPorts []int
+	HostPorts []PortRange
 }
 
 // DeniedError is an attachment that a rule denies.
@@ -130,11 +130,11 @@ func (a Attachment) checkHostPorts(host Source) error {
 	if allowed == nil && host.HostPorts != nil {
 		allowed, file = host.HostPorts, host.File
 	}
-	for _, port := range a.HostPorts {
-		if slices.ContainsFunc(allowed, func(r PortRange) bool { return r.contains(port) }) {
+	for _, ports := range a.HostPorts {
+		if slices.ContainsFunc(allowed, func(r PortRange) bool { return r.contains(ports) }) {
 			continue
 		}
-		return a.denied("hostPorts", file, fmt.Sprintf("a job may not choose host port %d, where the rule allows %s: let the scheduler assign a port, and name it in \"ports\"", port, listOf(allowed)))
+		return a.denied("hostPorts", file, fmt.Sprintf("a job may not choose host port %s, where the rule allows %s: let the scheduler assign a port, and name it in \"ports\"", ports, listOf(allowed)))
 	}
 	return nil
 }

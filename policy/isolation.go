@@ -76,6 +76,8 @@ func (r Rules) whyNotBehind(p cniconf.Plugin) string {
 		return fmt.Sprintf("allocnet does not know what the plugin %s makes on the host: want bridge or ptp", p.Type)
 	case p.IPAMType == "":
 		return fmt.Sprintf("the plugin %s has no \"ipam\", so that the addresses of its interfaces are not known: add it", p.Type)
+	case p.IPAMType == "dhcp":
+		return "its interfaces ask a DHCP server for an address, which is not known before: want other \"ipam\", or isolation \"none\" and antispoof false"
 	case p.Type == "bridge":
 		return r.whyNotBehindBridge(p)
 	}

@@ -90,7 +90,16 @@ func TestStaticIPs(t *testing.T) {
 
 // ports has the job choose host ports.
 func ports(numbers ...int) func(*Attachment) {
-	return func(a *Attachment) { a.HostPorts = numbers }
+	return func(a *Attachment) {
+		for _, port := range numbers {
+			a.HostPorts = append(a.HostPorts, PortRange{port, port})
+		}
+	}
+}
+
+// portRange has the job choose a range of host ports.
+func portRange(first, last int) func(*Attachment) {
+	return func(a *Attachment) { a.HostPorts = []PortRange{{first, last}} }
 }
 
 func TestCheck(t *testing.T) {
@@ -130,6 +139,9 @@ func TestCheck(t *testing.T) {
 		{name: "host port without a rule", identity: prod, change: ports(4646), rule: "hostPorts", file: "network"},
 		{name: "host port outside of the range", identity: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20999, 80, 81), rule: "hostPorts", file: "network"},
 		{name: "host ports within the ranges", identity: prod, network: `{"hostPorts": ["20000-20999", "80"]}`, change: ports(20000, 20999, 80)},
+		{name: "a range of host ports within one of the rule", identity: prod, network: `{"hostPorts": ["80", "20000-20999"]}`, change: portRange(20800, 20999)},
+		{name: "a range of host ports beyond the rule", identity: prod, network: `{"hostPorts": ["20000-20999"]}`, change: portRange(20800, 21000), rule: "hostPorts", file: "network"},
+		{name: "a range of host ports from before the rule", identity: prod, network: `{"hostPorts": ["20000-20999"]}`, change: portRange(19999, 20000), rule: "hostPorts", file: "network"},
 		{name: "host port by the host's rule", identity: prod, host: `{"hostPorts": ["1-65535"]}`, change: ports(1, 65535)},
 		{name: "host port, the network's none before the host's", identity: prod, network: `{"hostPorts": []}`, host: `{"hostPorts": ["80"]}`, change: ports(80), rule: "hostPorts", file: "network"},
 		{name: "host port, neither's", identity: prod, host: `{"hostPorts": ["80"]}`, change: ports(81), rule: "hostPorts", file: "host"},
@@ -202,7 +214,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, routing, executor, dns, isolation, antispoof"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, dns, isolation, antispoof, fromHost"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,
@@ -228,6 +240,7 @@ func TestParse(t *testing.T) {
 		`{"hostPorts": ["80-99999999999999999999"]}`:          `policy in x.conflist: hostPorts "80-99999999999999999999": ` + portRange,
 		`{"hostPorts": ["1-65536"]}`:                          `policy in x.conflist: hostPorts "1-65536": ` + portRange,
 		`{"ipv6": false}`:                                     `policy in x.conflist:1:14: ipv6 is a JSON bool, want string`,
+		`{"arp": "off"}`:                                      `policy in x.conflist: arp "off": want "strict", or omit it`,
 		`{"ipv6": "on"}`:                                      `policy in x.conflist: ipv6 "on": want "off" or "link-local", or omit it`,
 		`{"isolation": "stric"}`:                              `policy in x.conflist: isolation "stric": want "none", "network" or "strict"`,
 		`{"isolation": true}`:                                 `policy in x.conflist:1:18: isolation is a JSON bool, want string`,
@@ -250,7 +263,7 @@ func TestParse(t *testing.T) {
 
 // TestEachKeyTwice: of each key, both are refused, whatever the second one says and how it is written.
 func TestEachKeyTwice(t *testing.T) {
-	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "ipv6", "routing", "executor", "dns", "isolation", "antispoof"}
+	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "ipv6", "arp", "routing", "executor", "egressAddress", "mtuFrom", "publish", "dns", "isolation", "antispoof"}
 	for _, key := range keys {
 		for _, again := range []string{key, strings.ToUpper(key), strings.ToUpper(key[:1]) + key[1:]} {
 			for _, value := range []string{"null", "[]", "true", `["*"]`, "{}"} {
@@ -389,7 +402,8 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
 	for text, option := range map[string]string{
-		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`, `{"isolation": "strict"}`: `isolation "strict"`, `{"antispoof": false}`: "antispoof",
+		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`, `{"arp": "strict"}`: `arp "strict"`, `{"isolation": "strict"}`: `isolation "strict"`, `{"antispoof": false}`: "antispoof",
+		`{"egressAddress": "192.0.2.10"}`: "egressAddress", `{"mtuFrom": "uplink"}`: `mtuFrom "uplink"`, `{"publish": "both"}`: `publish "both"`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

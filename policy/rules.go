@@ -24,6 +24,15 @@ const (
 	IPv6LinkLocal = "link-local"
 )
 
+// MTUFromUplink is a value of Rules.MTUFrom, and PublishBoth one of Rules.Publish.
+const (
+	MTUFromUplink = "uplink"
+	PublishBoth   = "both"
+)
+
+// ARPStrict is a value of Rules.ARP.
+const ARPStrict = "strict"
+
 // ExecutorPlugins is a value of Rules.Executor.
 const ExecutorPlugins = "plugins"
 
@@ -60,6 +69,9 @@ type Rules struct {
 	// IPv6 is not a rule: with IPv6Off, interfaces on the network, which gives them no IPv6 addresses, and their ends on the
 	// host have no link-local ones either. Empty or IPv6LinkLocal: as the kernel makes them. For networks only.
 	IPv6 string `json:"ipv6,omitempty"`
+	// ARP is not a rule: with ARPStrict, interfaces on the network answer ARP for their own addresses alone, and ask with them. Empty:
+	// as the kernel does, for those of all interfaces of the allocation. For networks only.
+	ARP string `json:"arp,omitempty"`
 	// Routing is not a rule: with SourceRouting, replies to an address on the network
 	// leave by its interface. Empty: by the routes of the allocation. For networks only.
 	Routing string `json:"routing,omitempty"`
@@ -67,6 +79,15 @@ type Rules struct {
 	// where this process could do their work. Empty: as the engine is configured. For
 	// networks only.
 	Executor string `json:"executor,omitempty"`
+	// EgressAddress is not a rule: packets that leave the host, and that the network masquerades, have these addresses. Nil: those
+	// of the interfaces that they leave by. For networks only.
+	EgressAddress Egress `json:"egressAddress,omitempty"`
+	// MTUFrom is not a rule: with MTUFromUplink, interfaces on the network have the MTU of the default route of the host. Empty: that of
+	// the plugin. For networks only.
+	MTUFrom string `json:"mtuFrom,omitempty"`
+	// Publish is not a rule: with PublishBoth, a port that is published on an address of the host is so on those of the other family
+	// of its interface, too. Empty: on the address alone. For networks only.
+	Publish string `json:"publish,omitempty"`
 	// DNS is not a rule: it says whose DNS an allocation gets, "primary", "merge", or the
 	// name of one of its networks. On a network it is for the allocations whose primary
 	// it is. Empty: the host's, else that of the primary network.
@@ -76,6 +97,8 @@ type Rules struct {
 	// Antispoof is whether the host drops what an attachment sends with another address or MAC than its own. Nil: it does where
 	// Isolation is not none. For networks only.
 	Antispoof *bool `json:"antispoof,omitempty"`
+	// FromHost is whether the host reaches attachments that rules of isolation do not let it reach. Nil: it does. For networks only.
+	FromHost *bool `json:"fromHost,omitempty"`
 }
 
 // Level is Isolation, or its default.
@@ -89,14 +112,12 @@ func (r Rules) Guards() bool {
 	return r.Level() != isolation.None
 }
 
+// ReachedByHost is FromHost, or its default.
+func (r Rules) ReachedByHost() bool { return r.FromHost == nil || *r.FromHost }
+
 func (s Source) validate() error {
-	for key, patterns := range map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs} {
-		for i, pattern := range patterns {
-			name := strings.TrimPrefix(pattern, "!")
-			if name == "" || name != strings.TrimSpace(name) || strings.HasPrefix(name, "!") { // one that matches nothing denies nothing
-				return fmt.Errorf("policy in %s: %s[%d] %q: want a name or a pattern, as in team-* or !team-x", s.File, key, i, pattern)
-			}
-		}
+	if err := validatePatterns(map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs}); err != nil {
+		return fmt.Errorf("policy in %s: %w", s.File, err)
 	}
 	if s.Routing != "" && s.Routing != SourceRouting {
 		return fmt.Errorf("policy in %s: routing %q: want %q, or omit it", s.File, s.Routing, SourceRouting)
@@ -104,13 +125,37 @@ func (s Source) validate() error {
 	if s.IPv6 != "" && s.IPv6 != IPv6Off && s.IPv6 != IPv6LinkLocal {
 		return fmt.Errorf("policy in %s: ipv6 %q: want %q or %q, or omit it", s.File, s.IPv6, IPv6Off, IPv6LinkLocal)
 	}
+	if s.MTUFrom != "" && s.MTUFrom != MTUFromUplink {
+		return fmt.Errorf("policy in %s: mtuFrom %q: want %q, or omit it", s.File, s.MTUFrom, MTUFromUplink)
+	}
+	if s.Publish != "" && s.Publish != PublishBoth {
+		return fmt.Errorf("policy in %s: publish %q: want %q, or omit it", s.File, s.Publish, PublishBoth)
+	}
+	if s.ARP != "" && s.ARP != ARPStrict {
+		return fmt.Errorf("policy in %s: arp %q: want %q, or omit it", s.File, s.ARP, ARPStrict)
+	}
 	switch s.Isolation {
 	case "", isolation.None, isolation.Network, isolation.Strict:
 	default:
 		return fmt.Errorf("policy in %s: isolation %q: want %q, %q or %q", s.File, s.Isolation, isolation.None, isolation.Network, isolation.Strict)
 	}
+	if s.Level() == isolation.None && !s.ReachedByHost() {
+		return fmt.Errorf("policy in %s: fromHost false: want isolation %q or %q, too: without, others reach what the host does not", s.File, isolation.Network, isolation.Strict)
+	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
+	}
+	return nil
+}
+
+func validatePatterns(lists map[string][]string) error {
+	for key, patterns := range lists {
+		for i, pattern := range patterns {
+			name := strings.TrimPrefix(pattern, "!")
+			if name == "" || name != strings.TrimSpace(name) || strings.HasPrefix(name, "!") { // one that matches nothing denies nothing
+				return fmt.Errorf("%s[%d] %q: want a name or a pattern, as in team-* or !team-x", key, i, pattern)
+			}
+		}
 	}
 	return nil
 }
@@ -156,6 +201,12 @@ func (r Rules) Describe() string {
 	}
 	if r.Antispoof != nil {
 		parts = append(parts, map[bool]string{true: "antispoof", false: "no antispoof"}[*r.Antispoof])
+	}
+	if r.EgressAddress != nil {
+		parts = append(parts, "egress addresses "+listOf(r.EgressAddress.Addresses()))
+	}
+	if !r.ReachedByHost() {
+		parts = append(parts, "not from the host")
 	}
 	if len(parts) == 0 {
 		return "unrestricted"
@@ -203,4 +254,7 @@ func (r PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-func (r PortRange) contains(port int) bool { return r.First <= port && port <= r.Last }
+// contains tells whether all ports of another range are in this one.
+func (r PortRange) contains(ports PortRange) bool {
+	return r.First <= ports.First && ports.Last <= r.Last
+}

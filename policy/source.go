@@ -46,8 +46,9 @@ func Load(file string) (Source, error) {
 		text string
 		set  bool
 	}{
-		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
-		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""}, {fmt.Sprintf("isolation %q", s.Isolation), s.Isolation != ""}, {"antispoof", s.Antispoof != nil},
+		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("arp %q", s.ARP), s.ARP != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
+		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""}, {fmt.Sprintf("isolation %q", s.Isolation), s.Isolation != ""}, {"antispoof", s.Antispoof != nil}, {"fromHost", s.FromHost != nil}, {"egressAddress", s.EgressAddress != nil},
+		{fmt.Sprintf("mtuFrom %q", s.MTUFrom), s.MTUFrom != ""}, {fmt.Sprintf("publish %q", s.Publish), s.Publish != ""},
 	} {
 		if option.set {
 			return s, refuse(fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text))
@@ -89,6 +90,9 @@ func rulesOf(n *cniconf.Network) (Source, error) {
 	if err == nil && s.IPv6 == IPv6Off {
 		err = refuseIPv6(n, s)
 	}
+	if err == nil {
+		err = refuseUseless(n, s)
+	}
 	return s, err
 }
 
@@ -104,8 +108,26 @@ func refuseIPv6(n *cniconf.Network, s Source) error {
 	return refuse(fmt.Errorf("policy in %s: ipv6 %q: the network has %s: want %q, or remove that", s.File, s.IPv6, uses, IPv6LinkLocal))
 }
 
+// withMTU are the plugins that give an interface an MTU by their key "mtu".
+var withMTU = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan"}
+
+// refuseUseless refuses options that no plugin of the network would follow.
+func refuseUseless(n *cniconf.Network, s Source) error {
+	chain := n.Chain()
+	if s.MTUFrom != "" && !slices.Contains(withMTU, chain[0].Type) {
+		return refuse(fmt.Errorf("policy in %s: mtuFrom %q: the plugin %s has no key \"mtu\": want one of %s, or omit it", s.File, s.MTUFrom, chain[0].Type, strings.Join(withMTU, ", ")))
+	}
+	if s.MTUFrom != "" && chain[0].FixedMTU() != 0 {
+		return refuse(fmt.Errorf("policy in %s: mtuFrom %q: the plugin %s has \"mtu\": %d: remove one of them", s.File, s.MTUFrom, chain[0].Type, chain[0].FixedMTU()))
+	}
+	if s.Publish != "" && !slices.Contains(n.Capabilities(), "portMappings") {
+		return refuse(fmt.Errorf("policy in %s: publish %q: no plugin declares the capability \"portMappings\": add portmap, or omit it", s.File, s.Publish))
+	}
+	return nil
+}
+
 // restricting are the keys of rules, which have no effect outside of "allocnet".
-var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof"}
+var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof", "fromHost", "egressAddress"}
 
 // refuseMisplaced refuses rules beside the key "allocnet", and in plugins.
 func refuseMisplaced(n *cniconf.Network) error {

@@ -5,26 +5,27 @@ package portmap
 
 import (
 	"net"
+	"strings"
 	"testing"
 
-	"github.com/containerd/go-cni"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 func TestMappings(t *testing.T) {
 	for name, test := range map[string]struct {
 		ports []Port
-		want  []cni.PortMapping
+		want  []Mapping
 	}{
 		"none":             {},
-		"to is the host's": {[]Port{{Label: "a", HostPort: 80, Protocol: "tcp"}}, []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}},
-		"both protocols":   {[]Port{{Label: "a", HostPort: 80, To: 8080}}, []cni.PortMapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}, {HostPort: 80, ContainerPort: 8080, Protocol: "udp"}}},
-		"host IP is kept":  {[]Port{{Label: "a", HostPort: 80, HostIP: "10.0.0.1", Protocol: "tcp"}}, []cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.1"}}},
+		"to is the host's": {[]Port{{Label: "a", HostPort: 80, Protocol: "tcp"}}, []Mapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp"}}},
+		"both protocols":   {[]Port{{Label: "a", HostPort: 80, To: 8080}}, []Mapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}, {HostPort: 80, ContainerPort: 8080, Protocol: "udp"}}},
+		"host IP is kept":  {[]Port{{Label: "a", HostPort: 80, HostIP: "10.0.0.1", Protocol: "tcp"}}, []Mapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.1"}}},
 		"sorted": {
 			[]Port{{Label: "b", HostPort: 90, Protocol: "udp"}, {Label: "a", HostPort: 80, HostIP: "10.0.0.2", Protocol: "tcp"}, {Label: "c", HostPort: 80, HostIP: "10.0.0.1", Protocol: "tcp"}},
-			[]cni.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.1"}, {HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.2"}, {HostPort: 90, ContainerPort: 90, Protocol: "udp"}},
+			[]Mapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.1"}, {HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "10.0.0.2"}, {HostPort: 90, ContainerPort: 90, Protocol: "udp"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,6 +73,69 @@ func TestConflicts(t *testing.T) {
 	_, err := Mappings([]Port{{Label: "a", HostPort: 80, To: 8080, HostIP: "10.0.0.1"}, {Label: "b", HostPort: 80, Protocol: "udp"}})
 	if want := "host port 80/udp is mapped twice: to 80 from all addresses and to 8080 from 10.0.0.1"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// ports returns chosen ports of UDP.
+func ports(text string) allocation.ChosenPort {
+	r, err := allocation.ParsePortRange(text)
+	if err != nil {
+		panic(err)
+	}
+	return allocation.ChosenPort{HostPort: r, Protocol: "udp"}
+}
+
+// TestRanges: a range is one mapping, and overlaps as a whole with others.
+func TestRanges(t *testing.T) {
+	got, err := Mappings([]Port{{Label: "a", HostPort: 90, Protocol: "udp"}}, ports("10000-10199"), ports("80"))
+	want := []Mapping{
+		{HostPort: 80, ContainerPort: 80, Protocol: "udp"}, {HostPort: 90, ContainerPort: 90, Protocol: "udp"},
+		{HostPort: 10000, LastHostPort: 10199, ContainerPort: 10000, Protocol: "udp"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	shifted := ports("10-12")
+	shifted.ContainerPort = 20
+	if _, err := Mappings(nil, shifted); errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), `port "10-12": containerPort "20": omit it`) {
+		t.Errorf("a range that is shifted: %v", err)
+	}
+	for pair, conflict := range map[[2]string]bool{
+		{"10-20", "20"}: true, {"10-20", "10"}: true, {"10-20", "15"}: true, {"10-20", "9"}: false, {"10-20", "21"}: false,
+		{"10-20", "20-30"}: true, {"10-30", "15-20"}: true, {"10-20", "21-30"}: false, {"10-20", "10-20"}: true,
+	} {
+		for _, p := range [][2]string{pair, {pair[1], pair[0]}} {
+			if _, err := Mappings(nil, ports(p[0]), ports("5"), ports("16000-17000"), ports(p[1])); (errdefs.Of(err) == errdefs.Refused) != conflict {
+				t.Errorf("%v: %v", p, err)
+			}
+		}
+	}
+	_, err = Mappings(nil, ports("10-20"), ports("15"))
+	if want := "host port 10-20/udp is mapped twice: to 10-20 from all addresses and to 15 from all addresses"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestSingle: plugins get each port of a range, within bounds.
+func TestSingle(t *testing.T) {
+	range3 := Mapping{HostPort: 10, LastHostPort: 12, ContainerPort: 10, Protocol: "udp", HostIP: "192.0.2.1"}
+	one := Mapping{HostPort: 80, ContainerPort: 8080, Protocol: "tcp"}
+	got, err := Single([]Mapping{one, range3})
+	want := []Mapping{one}
+	for port := range int32(3) {
+		want = append(want, Mapping{HostPort: 10 + port, ContainerPort: 10 + port, Protocol: "udp", HostIP: "192.0.2.1"})
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if all, err := Single([]Mapping{{HostPort: 1, LastHostPort: 1000, ContainerPort: 1}}); err != nil || len(all) != mostPorts {
+		t.Errorf("%d, %v", len(all), err)
+	}
+	if _, err := Single([]Mapping{{HostPort: 1, LastHostPort: 1001, ContainerPort: 1}}); errdefs.Of(err) != errdefs.Refused {
+		t.Errorf("too many: %v", err)
+	}
+	if got := Capability([]Mapping{range3})[0]["lastHostPort"]; got != int32(12) {
+		t.Errorf("the capability has %v", got)
 	}
 }
 
@@ -174,7 +238,7 @@ func TestSelect(t *testing.T) {
 }
 
 func TestCapability(t *testing.T) {
-	got := Capability([]cni.PortMapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp", HostIP: "10.0.0.1"}, {HostPort: 81, ContainerPort: 81, Protocol: "udp"}})
+	got := Capability([]Mapping{{HostPort: 80, ContainerPort: 8080, Protocol: "tcp", HostIP: "10.0.0.1"}, {HostPort: 81, ContainerPort: 81, Protocol: "udp"}})
 	want := []map[string]any{
 		{"hostPort": int32(80), "containerPort": int32(8080), "protocol": "tcp", "hostIP": "10.0.0.1"},
 		{"hostPort": int32(81), "containerPort": int32(81), "protocol": "udp"},
@@ -216,7 +280,7 @@ func TestOverlap(t *testing.T) {
 		{"192.0.2.1", "0.0.0.0", true}, {"fd00::1", "::", true}, {"192.0.2.1", "::", false}, {"192.0.2.1", "192.0.2.2", false}, {"0.0.0.0", "::", false},
 	} {
 		for _, of := range [][2]string{{c.a, c.b}, {c.b, c.a}} {
-			if got := Overlap(cni.PortMapping{HostPort: 80, Protocol: "tcp", HostIP: of[0]}, cni.PortMapping{HostPort: 80, Protocol: "tcp", HostIP: of[1]}); got != c.want {
+			if got := Overlap(Mapping{HostPort: 80, Protocol: "tcp", HostIP: of[0]}, Mapping{HostPort: 80, Protocol: "tcp", HostIP: of[1]}); got != c.want {
 				t.Errorf("%q: %t", of, got)
 			}
 		}

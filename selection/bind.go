@@ -5,12 +5,9 @@ package selection
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/containerd/go-cni"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -33,14 +30,14 @@ type Binding struct {
 	// CapabilityArgs are JSON values by capability.
 	CapabilityArgs map[string]any
 	// Mappings are those in CapabilityArgs.
-	Mappings []cni.PortMapping
+	Mappings []portmap.Mapping
 	// Chosen are those of Mappings whose host port the element chooses.
-	Chosen []cni.PortMapping
+	Chosen []portmap.Mapping
 }
 
 // Bind combines the element with the capabilities that the network declares. The
-// ports are those of the allocation that are mapped to this attachment.
-func Bind(e Element, n *cniconf.Network, ports []portmap.Port, marker json.RawMessage) (Binding, error) {
+// ports are those of the allocation that are mapped to this attachment; the edit is what else the attachment changes.
+func Bind(e Element, n *cniconf.Network, ports []portmap.Port, edit cniconf.Edit) (Binding, error) {
 	mappings, err := mappingsOf(e, ports)
 	if err != nil {
 		return Binding{}, err
@@ -75,14 +72,11 @@ func Bind(e Element, n *cniconf.Network, ports []portmap.Port, marker json.RawMe
 		}
 		b.CapabilityArgs[request.capability] = request.value
 	}
-	b.ConfList, err = n.Render(cniconf.Edit{MTU: e.MTU, CNIArgs: e.CNIArgs, Marker: marker})
+	edit.MTU, edit.CNIArgs = e.MTU, e.CNIArgs
+	b.ConfList, err = n.Render(edit)
 	return b, err
 }
 
-func mappingsOf(e Element, ports []portmap.Port) ([]cni.PortMapping, error) {
-	all := slices.Clone(ports)
-	for _, m := range e.PortMappings {
-		all = append(all, portOf(m))
-	}
-	return portmap.Mappings(all)
+func mappingsOf(e Element, ports []portmap.Port) ([]portmap.Mapping, error) {
+	return portmap.Mappings(ports, e.PortMappings...)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/portmap"
 )
 
@@ -55,8 +57,8 @@ func TestChoices(t *testing.T) {
 }
 
 func TestHostPorts(t *testing.T) {
-	e := Element{Ports: []string{"http"}, PortMappings: []PortMapping{{HostPort: 90}, {HostPort: 80, ContainerPort: 8080}}}
-	if got := e.HostPorts(); !slices.Equal(got, []int{90, 80}) {
+	e := Element{Ports: []string{"http"}, PortMappings: []PortMapping{{HostPort: allocation.PortRange{First: 90, Last: 90}}, {HostPort: allocation.PortRange{First: 80, Last: 80}, ContainerPort: 8080}}}
+	if got := e.HostPorts(); !slices.Equal(got, []allocation.PortRange{{First: 90, Last: 90}, {First: 80, Last: 80}}) {
 		t.Errorf("host ports %v, want those that the element chooses: 90 and 80", got)
 	}
 }
@@ -143,7 +145,7 @@ func TestBindErrors(t *testing.T) {
 		"duplicate port": {Element{}, duplicate, "host port 80/tcp is mapped twice: to 80 from all addresses and to 80 from all addresses"},
 		"invalid port":   {Element{PortMappings: []PortMapping{{}}}, nil, `port "0": host port "0": want 1 to 65535`},
 	} {
-		if _, err := Bind(test.element, n, test.ports, nil); err == nil || err.Error() != test.want {
+		if _, err := Bind(test.element, n, test.ports, cniconf.Edit{}); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
 	}

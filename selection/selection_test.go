@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
@@ -46,7 +47,7 @@ func TestParseJSON(t *testing.T) {
 	}
 	want := []Element{{
 		Name: "a", Interface: "net9", IPs: []string{"10.1.0.9/24", "fd00::9"}, MAC: "02:00:00:00:00:01", MTU: 1400,
-		Bandwidth: &Bandwidth{IngressRate: 1000, IngressBurst: 20000}, PortMappings: []PortMapping{{HostPort: 80, ContainerPort: 8080}},
+		Bandwidth: &Bandwidth{IngressRate: 1000, IngressBurst: 20000}, PortMappings: []PortMapping{{HostPort: allocation.PortRange{First: 80, Last: 80}, ContainerPort: 8080}},
 		DefaultRoute: []string{"10.1.0.1"}, CNIArgs: map[string]any{"n": json.Number("9007199254740993")},
 		InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
 	}, {Name: "b", DefaultRoute: []string{}}}
@@ -216,8 +217,8 @@ func elements(t *testing.T, names []string) []Element {
 
 func TestBind(t *testing.T) {
 	n := network(t, `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge", "mtu": 1500, "capabilities": {"ips": true, "mac": true}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`)
-	e := Element{Name: "a", IPs: []string{"10.0.0.1/24"}, MAC: "02:00:00:00:00:01", MTU: 1400, PortMappings: []PortMapping{{HostPort: 90}}}
-	b, err := Bind(e, n, []portmap.Port{{Label: "http", HostPort: 80, Protocol: "tcp"}}, []byte(`{}`))
+	e := Element{Name: "a", IPs: []string{"10.0.0.1/24"}, MAC: "02:00:00:00:00:01", MTU: 1400, PortMappings: []PortMapping{{HostPort: allocation.PortRange{First: 90, Last: 90}}}}
+	b, err := Bind(e, n, []portmap.Port{{Label: "http", HostPort: 80, Protocol: "tcp"}}, cniconf.Edit{Marker: []byte(`{}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,9 +242,9 @@ func TestBindUnsupported(t *testing.T) {
 		"mac":            {MAC: "02:00:00:00:00:01"},
 		"bandwidth":      {Bandwidth: &Bandwidth{}},
 		"infinibandGUID": {InfinibandGUID: "02:00:00:00:00:00:00:01"},
-		"portMappings":   {PortMappings: []PortMapping{{HostPort: 80}}},
+		"portMappings":   {PortMappings: []PortMapping{{HostPort: allocation.PortRange{First: 80, Last: 80}}}},
 	} {
-		_, err := Bind(e, n, nil, nil)
+		_, err := Bind(e, n, nil, cniconf.Edit{})
 		if errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), fmt.Sprintf("the capability %q (declared: dns)", capability)) {
 			t.Errorf("%s: got %v", capability, err)
 		}

@@ -154,19 +154,11 @@ func validatePorts(e Element, position string) error {
 		}
 	}
 	for i, m := range e.PortMappings {
-		if _, err := portmap.Mappings([]portmap.Port{portOf(m)}); err != nil {
+		if _, err := portmap.Mappings(nil, m); err != nil {
 			return &Error{fmt.Sprintf("%s.portMappings[%d]", position, i), "", err.Error()}
 		}
 	}
 	return nil
-}
-
-func portOf(m PortMapping) portmap.Port {
-	p := portmap.Port{Label: fmt.Sprint(m.HostPort), HostPort: m.HostPort, To: m.ContainerPort, Protocol: m.Protocol, HostIP: m.HostIP}
-	if p.Protocol == "" {
-		p.Protocol = "tcp"
-	}
-	return p
 }
 
 func validateDefaultRoute(e Element, position string) error {

@@ -125,6 +125,7 @@ var writtenCalls = map[string]written{
 	},
 	"a Write":           {begun, func(l *Locked) error { return l.Write(attachment("eth0", "again")) }},
 	"a Write of two":    {begun, func(l *Locked) error { return l.Write(attachment("eth0", "again"), attachment("net1", "new")) }},
+	"a Write, leased":   {begun, func(l *Locked) error { return l.Write(leased("eth0")) }},
 	"a Write, unended":  {unended, func(l *Locked) error { return l.Write(attachment("eth0", "again")) }},
 	"a WriteDurable":    {begun, func(l *Locked) error { return l.WriteDurable(pending("eth0")) }},
 	"one that compacts": {grown, func(l *Locked) error { return l.WriteDurable(pending("eth0")) }},
@@ -134,6 +135,7 @@ var writtenCalls = map[string]written{
 		func(t *testing.T, l *Locked) {
 			must(t, l.Begin(Allocation{ID: "a", Mode: ModeSetup}, []Attachment{choosing("eth0")}))
 			must(t, l.WriteDurable(pending("net1")))
+			must(t, l.Write(leased("net1")))
 		},
 		func(l *Locked) error { return l.Clear() },
 	},

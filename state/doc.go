@@ -11,8 +11,12 @@
 //	<dir>/pending/<id>
 //	<dir>/damaged/<id>/<file>
 //	<dir>/ports/<id>
+//	<dir>/leases/<id>
 //	<dir>/bridges (a lock)
 //	<dir>/boot
+//	<dir>/isolation/in-force
+//	<dir>/isolation/learned-<pool>
+//	<dir>/isolation/learning
 //
 // A journal has one line of JSON for each change of the allocation, of attachments, of the phase
 // of attachments whose removal begins on a full disk, or of an interface whose attachment is

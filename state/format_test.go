@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,12 +58,12 @@ func TestFormatHasItsKeys(t *testing.T) {
 	}
 }
 
-// keysOf returns the keys of a type's JSON, with those in which they are.
-func keysOf(t reflect.Type, in string) (keys []string) {
+// keysOf returns the keys of a type's JSON, with those in which they are. What a type has of itself has the same keys.
+func keysOf(t reflect.Type, in string, within ...reflect.Type) (keys []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+	if t.Kind() != reflect.Struct || t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || slices.Contains(within, t) {
 		return nil
 	}
 	for _, field := range reflect.VisibleFields(t) {
@@ -71,7 +72,7 @@ func keysOf(t reflect.Type, in string) (keys []string) {
 			name = field.Name
 		}
 		key := strings.TrimPrefix(in+"."+name, ".")
-		keys = append(append(keys, key), keysOf(field.Type, key)...)
+		keys = append(append(keys, key), keysOf(field.Type, key, append(slices.Clip(within), t)...)...)
 	}
 	return keys
 }

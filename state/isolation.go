@@ -8,10 +8,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +29,8 @@ type Isolation struct {
 	Level string `json:"level"`
 	// Antispoof is whether frames from its end pass only with its MAC and addresses.
 	Antispoof bool `json:"antispoof,omitempty"`
+	// NoHost is whether the host does not reach it, but by rules.
+	NoHost bool `json:"noHost,omitempty"`
 	// End is the name of its end on the host, and Bridge that of which it is a port; empty: of none.
 	End    string `json:"end"`
 	Bridge string `json:"bridge,omitempty"`
@@ -74,22 +80,160 @@ func (i HostIsolation) InForce() (rules []byte, err error) {
 	return rules, nil
 }
 
-// SetInForce records rules, which are JSON, before the host gets them; nil: when nothing is isolated any more. It need not outlast a
-// power cut, as the rules do not. The caller holds Lock.
-func (i HostIsolation) SetInForce(rules []byte) error {
+// Prepared returns what was recorded with the rules in force, so that each attach has not to read those; nil: nothing, or another version of allocnet
+// has recorded rules since.
+func (i HostIsolation) Prepared() ([]byte, error) {
+	head, err := i.preparedHead()
+	if err != nil || head == "" {
+		return nil, err
+	}
+	data, err := files.ReadNoFollow(i.preparedFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if prepared, ok := bytes.CutPrefix(data, []byte(head)); ok {
+		return prepared, err
+	}
+	return nil, err
+}
+
+// Identity tells what Prepared returns from what it has returned before; empty: it is not known.
+func (i HostIsolation) Identity() string {
+	of, is := files.Identity(i.file()), files.Identity(i.preparedFile())
+	if of == "" || is == "" {
+		return ""
+	}
+	return of + " " + is
+}
+
+// preparedHead tells which boot and which rules in force it is of; empty: there are none.
+func (i HostIsolation) preparedHead() (string, error) {
+	info, err := os.Lstat(i.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	boot, err := BootID()
+	is, _ := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%s\n%d %d %d\n", boot, is.Ino, info.ModTime().UnixNano(), info.Size()), err
+}
+
+// SetInForce records rules, which are JSON, before the host gets them, with what Prepared returns of them; nil: when nothing is isolated any more. It
+// need not outlast a power cut, as the rules do not. The caller holds Lock.
+func (i HostIsolation) SetInForce(rules, prepared []byte) error {
+	if err := i.remove(i.preparedFile()); err != nil { // it is of others
+		return err
+	}
 	if rules == nil {
-		return i.disk("remove", i.file(), func() error {
-			if err := os.Remove(i.file()); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
-		})
+		return i.remove(i.file())
 	}
 	boot, err := BootID()
 	if err != nil {
 		return err
 	}
-	return i.disk("write", i.file(), func() error { return files.Replace(i.file(), append([]byte(boot+"\n"), rules...), files.Options{}) })
+	err = i.disk("write", i.file(), func() error { return files.Replace(i.file(), append([]byte(boot+"\n"), rules...), files.Options{}) })
+	if err != nil {
+		return err
+	}
+	head, err := i.preparedHead()
+	if err != nil {
+		return err
+	}
+	return i.disk("write", i.preparedFile(), func() error {
+		return files.Replace(i.preparedFile(), append([]byte(head), prepared...), files.Options{})
+	})
 }
 
+func (i HostIsolation) remove(file string) error {
+	return i.disk("remove", file, func() error {
+		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// learnedPrefix begins the names of files of what is known of other hosts; the name of the pool is the rest.
+const learnedPrefix = "learned-"
+
+// Learned is what is on record of the attachments on other hosts that have addresses of a pool.
+type Learned struct {
+	Pool    string
+	Content []byte
+	// Read is when it was known last that the others say so.
+	Read time.Time
+}
+
+// Learned returns what is on record of other hosts. It outlasts a reboot: a host whose store does not answer knows of others what it did. What is not
+// JSON, as what a power cut has torn, is nothing.
+func (i HostIsolation) Learned() (all []Learned, err error) {
+	entries, err := os.ReadDir(i.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		pool, ok := strings.CutPrefix(e.Name(), learnedPrefix)
+		if !ok {
+			continue
+		}
+		content, errFile := files.ReadNoFollow(filepath.Join(i.dir, e.Name()))
+		info, errInfo := e.Info()
+		if errors.Is(errFile, fs.ErrNotExist) || errors.Is(errInfo, fs.ErrNotExist) {
+			continue // it has just gone
+		}
+		if errFile != nil || errInfo != nil {
+			err = errors.Join(err, errFile, errInfo)
+			continue
+		}
+		if json.Valid(content) {
+			all = append(all, Learned{pool, content, info.ModTime()})
+		}
+	}
+	return all, err
+}
+
+// SetLearned records what the other hosts of a pool say, which is JSON, before the host gets it, and when it was read; nil: nothing is known any more.
+// Until EndLearning the host may have something else. The caller holds Lock.
+func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) error {
+	begin := func() error { return files.Replace(i.learning(), nil, files.Options{}) }
+	if err := i.disk("write", i.learning(), begin); err != nil {
+		return err
+	}
+	if content == nil {
+		return i.disk("remove", i.learned(pool), func() error { return files.Remove(i.learned(pool)) })
+	}
+	write := func() error { return files.Replace(i.learned(pool), content, files.Options{}) }
+	if err := i.disk("write", i.learned(pool), write); err != nil {
+		return err
+	}
+	return i.ConfirmLearned(pool, read)
+}
+
+// ConfirmLearned records when it was read that the other hosts of a pool say the same as before.
+func (i HostIsolation) ConfirmLearned(pool string, read time.Time) error {
+	return i.disk("chtimes", i.learned(pool), func() error { return os.Chtimes(i.learned(pool), read, read) })
+}
+
+// IsLearning is whether the host may lack something of what is learned, or have something else.
+func (i HostIsolation) IsLearning() bool {
+	_, err := os.Lstat(i.learning())
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// EndLearning is called when the host has what is learned.
+func (i HostIsolation) EndLearning() error {
+	if !i.IsLearning() {
+		return nil
+	}
+	return i.disk("remove", i.learning(), func() error { return files.Remove(i.learning()) })
+}
+
+func (i HostIsolation) learned(pool string) string { return filepath.Join(i.dir, learnedPrefix+pool) }
+
+func (i HostIsolation) learning() string { return filepath.Join(i.dir, "learning") }
+
 func (i HostIsolation) file() string { return filepath.Join(i.dir, "in-force") }
+
+func (i HostIsolation) preparedFile() string { return filepath.Join(i.dir, "prepared") }

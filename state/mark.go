@@ -38,15 +38,16 @@ func (s *Store) markedUnrecorded() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pending, err := marked(filepath.Join(s.dir, pendingMarks))
-	if err != nil {
-		return nil, err
+	var all []string
+	var errs []error
+	for _, marks := range []string{pendingMarks, portMarks, leaseMarks} {
+		ids, err := marked(filepath.Join(s.dir, marks))
+		all, errs = append(all, ids...), append(errs, err)
 	}
-	ports, err := marked(filepath.Join(s.dir, portMarks))
-	return slices.DeleteFunc(append(pending, ports...), func(id string) bool {
+	return slices.DeleteFunc(all, func(id string) bool {
 		_, found := slices.BinarySearch(recorded, id)
 		return found
-	}), err
+	}), errors.Join(errs...)
 }
 
 func (l *Locked) addMark(marks string) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sysctl"
@@ -197,8 +198,12 @@ type Attachment struct {
 	AcceptRA *bool `json:"acceptRA,omitempty"`
 	// IPv6Off is whether its interface and the end of it on the host were made without IPv6.
 	IPv6Off bool `json:"ipv6Off,omitempty"`
+	// StrictARP is whether its interface answers ARP for its own addresses alone.
+	StrictARP bool `json:"strictARP,omitempty"`
 	// Isolation is how it is kept apart; nil: it is not, or the record is of an earlier build.
 	Isolation *Isolation `json:"isolation,omitempty"`
+	// DHCP is the lease of its address; nil: it has none, or another program keeps it.
+	DHCP *dhcp.Lease `json:"dhcp,omitempty"`
 	// CheckPassed is whether CHECK of plugins that allocnet does not know has passed. False: a CHECK that
 	// fails proves no damage.
 	CheckPassed bool `json:"checkPassed,omitempty"`

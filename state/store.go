@@ -7,11 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/files"
@@ -33,7 +35,7 @@ type Store struct {
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, disk: makeChange}
 	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
-	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, bridgeLock, isolationDir} {
+	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, leaseMarks, bridgeLock, isolationDir} {
 		if err == nil {
 			err = makePrivate(filepath.Join(dir, sub), os.Lstat)
 		}
@@ -107,6 +109,20 @@ func (s *Store) Read(id string) (Record, error) {
 		}
 	}
 	return record, err
+}
+
+// Version returns a text that is another one after each change of a record: it has the sizes and times of all journals.
+func (s *Store) Version() (string, error) {
+	ids, err := s.IDs()
+	sum := fnv.New64a()
+	for _, id := range ids {
+		info, err := os.Lstat(filepath.Join(s.allocationDir(id), journalFile))
+		if err != nil {
+			continue // it is being made or removed: the next one is another text
+		}
+		_, _ = fmt.Fprintln(sum, id, info.Size(), info.ModTime().UnixNano()) // it has no error
+	}
+	return strconv.FormatUint(sum.Sum64(), 16), err
 }
 
 // IDs returns the recorded allocations, sorted.

@@ -67,6 +67,9 @@ func (l *Locked) WriteDurable(a Attachment) error {
 // perhaps not a power cut: for what only matters as long as the machine runs. The
 // allocation has to be on record.
 func (l *Locked) Write(attachments ...Attachment) error {
+	if err := l.markLeases(attachments); err != nil {
+		return err
+	}
 	var c change
 	switch len(attachments) {
 	case 0:
@@ -124,5 +127,5 @@ func (l *Locked) Clear() error {
 	if err := l.store.disk.remove(l.journal.dir, os.RemoveAll); err != nil {
 		return err
 	}
-	return errors.Join(l.removeMark(pendingMarks), l.removeMark(portMarks))
+	return errors.Join(l.removeMark(pendingMarks), l.removeMark(portMarks), l.removeMark(leaseMarks))
 }

@@ -30,7 +30,9 @@ type allocationPage struct {
 	Leases   []ownedLease
 	// Missing is how many rules the host lacks.
 	Missing int
-	Events  []event
+	// Flows are those of the allocation that isolation denied, the last first.
+	Flows  []api.DeniedFlow
+	Events []event
 }
 
 // ownedRule and ownedLease are those of an interface.
@@ -52,6 +54,7 @@ func (s *Server) allocation(ctx context.Context, r *http.Request) (content, erro
 	var group sync.WaitGroup
 	group.Go(func() { p.Allocation, err = s.config.Agent.Allocation(ctx, id) })
 	group.Go(func() { h.Repair = ask(ctx, s.config.Agent.Repair) })
+	group.Go(func() { p.denied(ask(ctx, s.config.Agent.Denied), id) })
 	group.Go(func() {
 		limited, stop := context.WithTimeout(ctx, detailsTimeout)
 		defer stop()
@@ -65,6 +68,21 @@ func (s *Server) allocation(ctx context.Context, r *http.Request) (content, erro
 	p.Events = eventsOf(s.feed.newest(eventsPerAllocation, func(e api.Event) bool { return e.Allocation == id }))
 	p.list()
 	return content{"allocation", short(id), p}, nil
+}
+
+// flowsPerAllocation is the most that its page shows.
+const flowsPerAllocation = 50
+
+// denied takes the flows of the allocation, which some agents do not know.
+func (p *allocationPage) denied(all part[*api.DeniedFlows], id string) {
+	if all.Err != nil {
+		return
+	}
+	for _, f := range slices.Backward(all.Value.Flows) {
+		if (f.From.Allocation == id || f.To.Allocation == id) && len(p.Flows) < flowsPerAllocation {
+			p.Flows = append(p.Flows, f)
+		}
+	}
 }
 
 // list lists the rules and leases of all attachments.

@@ -4,6 +4,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -15,10 +16,12 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-const perPage = 1000
+const perPage = 100
 
 type allocationsPage struct {
-	Query       string
+	Query string
+	// Order is that of the list: a key of orders.
+	Order       string
 	Allocations []*api.Allocation
 	// Damaged are those that lack something of what was made for them.
 	Damaged map[string]bool
@@ -40,8 +43,11 @@ func (s *Server) allocations(ctx context.Context, r *http.Request) (content, err
 		return content{}, err
 	}
 	query := r.URL.Query().Get("q")
-	p := allocationsPage{Query: query, All: len(all), Damaged: damagedIDs(repair)}
-	found := search(all, query, p.Damaged)
+	p := allocationsPage{Query: query, Order: r.URL.Query().Get("order"), All: len(all), Damaged: damagedIDs(repair)}
+	if orders[p.Order] == nil {
+		p.Order = defaultOrder
+	}
+	found := slices.SortedStableFunc(slices.Values(search(all, query, p.Damaged)), func(a, b *api.Allocation) int { return orders[p.Order](p.Damaged, a, b) })
 	p.Found = len(found)
 	p.cut(found, r.URL.Query().Get("page"))
 	return content{"allocations", "Allocations", p}, nil
@@ -62,6 +68,38 @@ func (p *allocationsPage) cut(found []*api.Allocation, number string) {
 	p.Allocations = found[begin:min(begin+perPage, len(found))]
 }
 
+// defaultOrder has first what needs a person.
+const defaultOrder = "state"
+
+// orders compare allocations, of which some lack something. The rest of an order is that of their IDs.
+var orders = map[string]func(damaged map[string]bool, a, b *api.Allocation) int{
+	defaultOrder: func(damaged map[string]bool, a, b *api.Allocation) int {
+		return cmp.Compare(severity(a, damaged), severity(b, damaged))
+	},
+	"id": func(map[string]bool, *api.Allocation, *api.Allocation) int { return 0 },
+	"job": func(_ map[string]bool, a, b *api.Allocation) int {
+		return cmp.Or(cmp.Compare(a.Identity.Namespace, b.Identity.Namespace), cmp.Compare(a.Identity.Job, b.Identity.Job), cmp.Compare(a.Identity.Group, b.Identity.Group))
+	},
+	"created": func(_ map[string]bool, a, b *api.Allocation) int { return b.Created.Compare(a.Created) },
+}
+
+// severity is 0 for what is broken, 1 for what changes, and 2 for the rest.
+func severity(a *api.Allocation, damaged map[string]bool) int {
+	least := 2
+	if a.Error != "" || len(a.Damaged) > 0 || damaged[a.ID] {
+		return 0
+	}
+	for _, n := range a.Attachments {
+		switch {
+		case n.Error != "" || n.Missing != "" || n.Phase == "pending":
+			return 0
+		case n.Phase != "attached":
+			least = 1
+		}
+	}
+	return least
+}
+
 func search(all []*api.Allocation, query string, damaged map[string]bool) []*api.Allocation {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
@@ -71,6 +109,9 @@ func search(all []*api.Allocation, query string, damaged map[string]bool) []*api
 		text := searchable(a)
 		if damaged[a.ID] {
 			text += "\ndrift"
+		}
+		if severity(a, damaged) == 0 {
+			text += "\nbroken"
 		}
 		return slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 	})
@@ -85,7 +126,7 @@ func searchable(a *api.Allocation) string {
 			texts = append(texts, address.String())
 		}
 		for _, p := range n.Ports {
-			texts = append(texts, fmt.Sprintf("%d/%s", p.HostPort, p.Protocol))
+			texts = append(texts, fmt.Sprintf("%s/%s", p.HostPorts(), p.Protocol))
 		}
 	}
 	return strings.ToLower(strings.Join(texts, "\n"))

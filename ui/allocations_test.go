@@ -5,11 +5,13 @@ package ui
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
@@ -35,16 +37,17 @@ func TestSearch(t *testing.T) {
 	r.requireText("events?q=nothing", "No event has all of these words")
 }
 
-// TestParts: a list is shown in parts of 1,000, which a search keeps.
+// TestParts: a list is shown in parts, which a search and an order keep.
 func TestParts(t *testing.T) {
-	all := uitest.Allocations(2001, time.Now())
+	all := uitest.Allocations(2*perPage+1, time.Now())
 	for _, test := range []struct {
 		all                        int
 		number                     string
 		first, rows, before, after int
 	}{
-		{2001, "", 0, 1000, 0, 2}, {2001, "1", 0, 1000, 0, 2}, {2001, "2", 1000, 1000, 1, 3}, {2001, "3", 2000, 1, 2, 0}, {2001, "4", 2000, 1, 2, 0}, {2001, "-1", 0, 1000, 0, 2}, {2001, "x", 0, 1000, 0, 2},
-		{2000, "2", 1000, 1000, 1, 0}, {1000, "2", 0, 1000, 0, 0}, {1, "", 0, 1, 0, 0}, {0, "9", 0, 0, 0, 0},
+		{2*perPage + 1, "", 0, perPage, 0, 2}, {2*perPage + 1, "1", 0, perPage, 0, 2}, {2*perPage + 1, "2", perPage, perPage, 1, 3},
+		{2*perPage + 1, "3", 2 * perPage, 1, 2, 0}, {2*perPage + 1, "4", 2 * perPage, 1, 2, 0}, {2*perPage + 1, "-1", 0, perPage, 0, 2}, {2*perPage + 1, "x", 0, perPage, 0, 2},
+		{2 * perPage, "2", perPage, perPage, 1, 0}, {perPage, "2", 0, perPage, 0, 0}, {1, "", 0, 1, 0, 0}, {0, "9", 0, 0, 0, 0},
 	} {
 		var p allocationsPage
 		p.cut(all[:test.all], test.number)
@@ -54,9 +57,50 @@ func TestParts(t *testing.T) {
 	}
 	r := start(t)
 	r.agent.Set(api.PathAllocations, all)
-	if body := r.enter().page("allocations?q=storage+web&page=2").body; !strings.Contains(body, `q=storage%20web&amp;page=3"`) || !strings.Contains(body, `q=storage%20web&amp;page=1"`) {
+	if body := r.enter().page("allocations?q=storage+web&page=2&order=job").body; !strings.Contains(body, `q=storage%20web&amp;order=job&amp;page=3"`) || !strings.Contains(body, `q=storage%20web&amp;order=job&amp;page=1"`) {
 		t.Error("the other parts are not those of the search")
 	}
+}
+
+// TestOrders: without an order, or with one that there is not, what is broken is first, and then what changes.
+func TestOrders(t *testing.T) {
+	now := time.Now()
+	of := func(id, job string, age time.Duration, phase string) *api.Allocation {
+		return &api.Allocation{ID: id, Identity: api.Identity{Job: job}, Created: now.Add(-age), Attachments: []api.Attachment{{Network: "web", Phase: allocation.Phase(phase)}}}
+	}
+	r := start(t)
+	r.agent.Set(api.PathAllocations, []*api.Allocation{
+		of("a", "web", 3*time.Hour, "attached"), of("b", "db", time.Hour, "adding"), of("c", "cron", 2*time.Hour, "pending"), of("d", "cache", 4*time.Hour, "attached"),
+	})
+	r.agent.Set(api.PathRepair, api.Repair{Damaged: []api.Damage{{Allocation: "d"}}})
+	r.enter()
+	for query, want := range map[string]string{"": "c d b a", "order=none": "c d b a", "order=id": "a b c d", "order=job": "d c b a", "order=created": "b c a d", "q=broken": "c d"} {
+		var got []string
+		for _, found := range regexp.MustCompile(`class="id" href="[^"]*" title="(.)"`).FindAllStringSubmatch(r.page("allocations?"+query).body, -1) {
+			got = append(got, found[1])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, want %s", query, got, want)
+		}
+	}
+}
+
+// TestRepeatedEvents: what is the same in a row is one event, with how often and for how long.
+func TestRepeatedEvents(t *testing.T) {
+	now := time.Now()
+	at := func(i int, allocation, failure string) api.Event {
+		return api.Event{Index: uint64(100 - i), Time: now.Add(-time.Duration(i) * 15 * time.Second), Operation: "attach", Outcome: "failed", Allocation: allocation, Error: failure, Seconds: float64(i)}
+	}
+	got := eventsOf([]api.Event{at(0, "a", "busy"), at(1, "a", "busy"), at(2, "a", "busy"), at(3, "a", "gone"), at(4, "b", "gone"), at(5, "a", "gone")})
+	if len(got) != 4 || got[0].Times != 3 || got[0].Time != now || got[0].First != now.Add(-30*time.Second) || got[1].Times != 1 {
+		t.Errorf("%+v", got)
+	}
+	r := start(t)
+	for i := range 7 {
+		r.agent.Emit(api.Event{Index: uint64(i + 1), Time: now.Add(time.Duration(i-7) * 15 * time.Second), Operation: "attach", Outcome: "failed", Allocation: "web-1", Networks: []string{"web"}, Error: "busy"})
+	}
+	r.enter().eventually(7)
+	r.requireText("events", "7 times in 1m30s")
 }
 
 // BenchmarkAllocations is the list of 1,000 allocations, from the request to the whole page.
@@ -65,7 +109,7 @@ func BenchmarkAllocations(b *testing.B) {
 	r.agent.Set(api.PathAllocations, uitest.Allocations(1000, time.Now()))
 	r.enter()
 	for b.Loop() {
-		if got := r.page("allocations"); strings.Count(got.body, `class="id"`) != 1000 {
+		if got := r.page("allocations"); strings.Count(got.body, `class="id"`) != perPage {
 			b.Fatalf("status %d", got.status)
 		}
 	}

@@ -6,7 +6,9 @@ package ui
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strings"
+	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
 )
@@ -17,6 +19,9 @@ type event struct {
 	api.Event
 	// What is it in words, and Class how it is shown: good, bad or plain.
 	What, Class string
+	// Times is how often it happened in a row, the first time at First.
+	Times int
+	First time.Time
 }
 
 type eventsPage struct {
@@ -39,16 +44,29 @@ func (s *Server) events(_ context.Context, r *http.Request) (content, error) {
 	return content{"eventlog", "Events", eventsPage{query, eventsOf(found)}}, nil
 }
 
+// eventsOf describes events, the newest first. Those that are the same in a row are one.
 func eventsOf(all []api.Event) []event {
-	named := make([]event, len(all))
-	for i, e := range all {
-		named[i] = event{e, e.Name(), "plain"}
+	var named []event
+	for _, e := range all {
+		if last := len(named) - 1; last >= 0 && isRepeated(named[last].Event, e) {
+			named[last].Times++
+			named[last].First = e.Time
+			continue
+		}
+		class := "plain"
 		switch {
 		case e.Outcome != "done":
-			named[i].Class = "bad"
+			class = "bad"
 		case e.Operation == "attach":
-			named[i].Class = "good"
+			class = "good"
 		}
+		named = append(named, event{e, e.Name(), class, 1, e.Time})
 	}
 	return named
+}
+
+// isRepeated tells whether two events differ in nothing but when they were, and how long they took.
+func isRepeated(a, b api.Event) bool {
+	a.Index, a.Time, a.Seconds = b.Index, b.Time, b.Seconds
+	return reflect.DeepEqual(a, b)
 }

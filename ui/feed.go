@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,8 @@ type feed struct {
 	mu      sync.Mutex
 	events  []api.Event // the oldest first
 	samples []sample    // the oldest first
+	// allocations and problems are those of the newest sample.
+	allocations, problems int
 	// version grows with each change, and changed is closed at the next one.
 	version uint64
 	changed chan struct{}
@@ -61,9 +64,9 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) measure(ctx context.Context) {
 	for ctx.Err() == nil {
 		limited, stop := context.WithTimeout(ctx, agentTimeout)
-		all, err := f.agent.Allocations(limited)
+		h, err := look(limited, f.agent)
 		stop()
-		f.sample(all, err, time.Now())
+		f.sample(h, err, time.Now())
 		pause(ctx, step)
 	}
 }
@@ -97,15 +100,16 @@ func (f *feed) add(e api.Event) {
 
 // sample keeps what was counted, unless the agent did not answer; either way the pages have
 // another time.
-func (f *feed) sample(all []*api.Allocation, err error, now time.Time) {
+func (f *feed) sample(h *host, err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
 		s := sample{time: now}
-		for _, a := range all {
+		for _, a := range h.Allocations.Value {
 			s.attachments += len(a.Attachments)
 		}
 		f.samples = append(f.samples, s)
+		f.allocations, f.problems = len(h.Allocations.Value), len(h.problems())
 	}
 	for len(f.samples) > 0 && now.Sub(f.samples[0].time) > window {
 		f.samples = f.samples[1:]
@@ -140,12 +144,41 @@ func (f *feed) newest(n int, selected func(api.Event) bool) []api.Event {
 	return found
 }
 
-// history returns the samples, and the events of the window before now.
+// counts returns how many allocations and problems there were at the newest sample.
+func (f *feed) counts() (allocations, problems int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.allocations, f.problems
+}
+
+// history returns the samples, and the events of the window before now, the newest first.
 func (f *feed) history(now time.Time) ([]sample, []api.Event) {
 	recent := f.newest(keptEvents, func(e api.Event) bool { return now.Sub(e.Time) < window })
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]sample(nil), f.samples...), recent
+	if len(f.samples) == 0 {
+		return nil, recent
+	}
+	return append(before(f.samples[0], recent), f.samples...), recent
+}
+
+// before returns what was attached before the first sample, of the events of that time: the page was not open then.
+func before(first sample, newest []api.Event) (samples []sample) {
+	for _, e := range newest {
+		if e.Time.After(first.time) || e.Outcome != "done" {
+			continue
+		}
+		switch e.Operation {
+		case "attach":
+			samples = append(samples, sample{e.Time, first.attachments})
+			first.attachments--
+		case "detach":
+			samples = append(samples, sample{e.Time, first.attachments})
+			first.attachments++
+		}
+	}
+	slices.Reverse(samples)
+	return samples
 }
 
 const (

@@ -6,6 +6,8 @@ package ui
 import (
 	"bufio"
 	"errors"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +31,7 @@ func TestFeedKeeps(t *testing.T) {
 	}
 	now := time.Date(2025, 11, 3, 10, 0, 0, 0, time.UTC)
 	for i := range 200 {
-		f.sample([]*api.Allocation{{Attachments: make([]api.Attachment, i)}}, nil, now.Add(time.Duration(i)*step))
+		f.sample(hostOf(&api.Allocation{Attachments: make([]api.Attachment, i)}), nil, now.Add(time.Duration(i)*step))
 	}
 	samples, _ := f.history(now)
 	if last := samples[len(samples)-1]; len(samples) != int(window/step)+1 || last.attachments != 199 {
@@ -47,6 +49,44 @@ func TestFeedKeeps(t *testing.T) {
 	}
 	if samples, _ := f.history(now); len(samples) != 0 {
 		t.Errorf("%d samples are older than the window", len(samples))
+	}
+}
+
+// hostOf is one with allocations, whose agent has nothing else.
+func hostOf(all ...*api.Allocation) *host {
+	none := &api.Error{Status: http.StatusNotImplemented}
+	h := &host{Allocations: part[[]*api.Allocation]{Value: all}}
+	for _, err := range []*error{&h.Networks.Err, &h.Pools.Err, &h.Leaks.Err, &h.Cluster.Err, &h.Repair.Err, &h.Map.Err} {
+		*err = none
+	}
+	return h
+}
+
+// TestHistory: what was attached before the first sample is known by events. Counts are those of the newest sample.
+func TestHistory(t *testing.T) {
+	f := newFeed(nil)
+	now := time.Date(2025, 11, 3, 10, 0, 0, 0, time.UTC)
+	for i, e := range []api.Event{
+		{Operation: "attach", Outcome: "done"}, {Operation: "attach", Outcome: "done"}, {Operation: "attach", Outcome: "failed"},
+		{Operation: "detach", Outcome: "done"}, {Operation: "repair", Outcome: "done"}, {Operation: "attach", Outcome: "done"},
+	} {
+		e.Index, e.Time = uint64(i+1), now.Add(time.Duration(i-5)*time.Minute)
+		f.add(e)
+	}
+	if samples, events := f.history(now); samples != nil || len(events) != 6 {
+		t.Errorf("before a sample: %v, %d events", samples, len(events))
+	}
+	f.sample(hostOf(&api.Allocation{ID: "a", Attachments: make([]api.Attachment, 1)}, &api.Allocation{ID: "b", Error: "torn"}), nil, now.Add(-30*time.Second))
+	var got []int
+	samples, _ := f.history(now)
+	for _, s := range samples {
+		got = append(got, s.attachments)
+	}
+	if want := []int{1, 2, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("history %v, want %v", got, want)
+	}
+	if allocations, problems := f.counts(); allocations != 2 || problems != 1 {
+		t.Errorf("%d allocations, %d problems", allocations, problems)
 	}
 }
 

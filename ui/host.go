@@ -37,8 +37,8 @@ type host struct {
 }
 
 // look asks for everything at once. The error is that of an agent that does not answer.
-func (s *Server) look(ctx context.Context) (*host, error) {
-	h, a := &host{}, s.config.Agent
+func look(ctx context.Context, a Agent) (*host, error) {
+	h := &host{}
 	var group sync.WaitGroup
 	group.Go(func() { h.Ready.Err = a.Ready(ctx) })
 	group.Go(func() { h.Allocations = ask(ctx, a.Allocations) })

@@ -70,7 +70,7 @@ func (h *host) ofDrift() []problem {
 }
 
 func driftProblem(d api.Drift) problem {
-	p := problem{Kind: "drift", Subject: short(d.Allocation), Text: d.Text, Allocation: d.Allocation}
+	p := problem{Kind: "drift", Subject: short(d.Allocation), Text: d.Text, Allocation: d.Allocation, Fix: strings.TrimSpace("allocnet repair " + d.Allocation)}
 	switch {
 	case d.Allocation == "":
 		p.Subject = d.Network

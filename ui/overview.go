@@ -24,6 +24,8 @@ type overviewPage struct {
 	Attachments int
 	// ByNetwork counts the attachments to each network.
 	ByNetwork map[string]int
+	// Denied counts the packets of each network that isolation has dropped.
+	Denied map[string]uint64
 	// Reached of Nodes answer.
 	Reached, Nodes int
 	Charts         []chart
@@ -31,11 +33,11 @@ type overviewPage struct {
 }
 
 func (s *Server) overview(ctx context.Context, _ *http.Request) (content, error) {
-	h, err := s.look(ctx)
+	h, err := look(ctx, s.config.Agent)
 	if err != nil {
 		return content{}, err
 	}
-	p := overviewPage{host: h, Problems: h.problems(), ByNetwork: map[string]int{}, Charts: s.charts()}
+	p := overviewPage{host: h, Problems: h.problems(), ByNetwork: map[string]int{}, Denied: map[string]uint64{}, Charts: s.charts()}
 	p.Found = len(p.Problems)
 	if excess := p.Found - shownProblems; excess > 0 {
 		p.Problems, p.More = p.Problems[:shownProblems], excess
@@ -44,6 +46,9 @@ func (s *Server) overview(ctx context.Context, _ *http.Request) (content, error)
 		p.Attachments += len(a.Attachments)
 		for _, n := range a.Attachments {
 			p.ByNetwork[n.Network]++
+			if n.Denied != nil {
+				p.Denied[n.Network] += n.Denied.Packets + n.Denied.Forged
+			}
 		}
 	}
 	p.countNodes()

@@ -77,7 +77,9 @@ type layout struct {
 	Now                     time.Time
 	// Version is that of the feed before the page was made.
 	Version uint64
-	Data    any
+	// Allocations and Problems are how many there are, as the feed has counted them; 0 also if that is not known.
+	Allocations, Problems int
+	Data                  any
 }
 
 // render writes a page of a version; shown is nil for one without a session.
@@ -88,6 +90,7 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, version 
 	}
 	if shown != nil {
 		page.Title, page.Data = shown.title, shown.data
+		page.Allocations, page.Problems = s.feed.counts()
 	}
 	var out bytes.Buffer
 	if err := parsed().ExecuteTemplate(&out, name, page); err != nil {
@@ -111,6 +114,7 @@ func visible(r rune) rune {
 var functions = template.FuncMap{
 	"ago": ago, "short": short, "since": func(now, t time.Time) string { return ago(now.Sub(t)) }, "count": counted, "join": strings.Join,
 	"family":       func(name string) string { return strings.Replace(name, "ipv", "IPv", 1) },
+	"span":         func(first, last time.Time) string { return last.Sub(first).Round(time.Second).String() },
 	"milliseconds": func(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) },
 	"duration":     duration,
 	"stamp":        func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") },

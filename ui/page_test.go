@@ -83,7 +83,7 @@ func TestPages(t *testing.T) {
 // TestUnsupported: an agent whose networks are managed elsewhere has no problem by that.
 func TestUnsupported(t *testing.T) {
 	r := start(t)
-	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster, api.PathMap, api.PathRepair, api.PathDetails} {
+	for _, path := range []string{api.PathPools, api.PathLeaks, api.PathCluster, api.PathMap, api.PathRepair, api.PathDetails, api.PathDenied} {
 		r.agent.Set(path, &api.Error{CNIVersion: "1.1.0", Code: api.CodeUnsupported, Msg: "unsupported", Status: http.StatusNotImplemented})
 	}
 	r.enter().requireText("problems", "No problem is known", "managed elsewhere")
@@ -108,6 +108,29 @@ func TestProblems(t *testing.T) {
 	r.requireText("problems", "networks unknown", "disk full", "not examined: nft: missing", "the record is damaged: line 2", "No leak is left")
 	r.requireText("allocations", "unreadable")
 	r.requireText("pools", "disk full")
+}
+
+// TestDenied: what isolation has dropped is on the page of the allocation, and counted for its network.
+func TestDenied(t *testing.T) {
+	r := start(t)
+	flow := func(from, to string, port uint16) api.DeniedFlow {
+		return api.DeniedFlow{Last: time.Now(), Count: 12, From: api.FlowEnd{Allocation: from, Interface: "eth0"}, To: api.FlowEnd{Allocation: to, Interface: "eth0"}, Protocol: "tcp", Port: port, Reason: "strict"}
+	}
+	r.agent.Set(api.PathNetworks, api.Networks{Networks: []api.Network{{Name: "web"}}})
+	r.agent.Set(api.PathAllocations, []*api.Allocation{
+		{ID: "a-1", Attachments: []api.Attachment{{Network: "web", Interface: "eth0", Denied: &api.Denied{Packets: 7, Bytes: 420, Forged: 1}}}},
+		{ID: "a-2", Attachments: []api.Attachment{{Network: "web", Interface: "eth0", Denied: &api.Denied{Packets: 2}}}},
+	})
+	r.agent.Set(api.PathDenied, api.DeniedFlows{Flows: []api.DeniedFlow{flow("a-1", "b-1", 5432), flow("b-1", "a-1", 5433), flow("b-1", "b-2", 5434)}})
+	r.enter().requireText("", "10 packets denied")
+	r.requireText("allocations/a-1", "packets denied: 7 (420 bytes), forged: 1", "Denied flows", "5432/tcp", "5433/tcp", "strict")
+	if body := r.page("allocations/a-1").body; strings.Contains(body, "5434/tcp") {
+		t.Error("a flow of others is on the page")
+	}
+	r.agent.Set(api.PathDenied, api.DeniedFlows{})
+	if body := r.page("allocations/a-1").body; strings.Contains(body, "Denied flows") {
+		t.Error("without flows there is a list")
+	}
 }
 
 // TestHostileNames: names are text on every page, whatever is in them.
@@ -136,6 +159,8 @@ func TestHostileNames(t *testing.T) {
 		Interface: hostile, ContainerID: hostile, Executor: hostile, CNIVersion: hostile, Plugins: []string{hostile}, RulesError: hostile,
 		Rules: []api.Rule{{Program: hostile, Table: hostile, Chain: hostile, Rule: hostile}}, Leases: []api.Lease{{Plugin: hostile, Pool: hostile, Problem: hostile}},
 	}}})
+	end := api.FlowEnd{Allocation: "a-1", Interface: hostile, Network: hostile, Link: hostile}
+	r.agent.Set(api.PathDenied, api.DeniedFlows{Flows: []api.DeniedFlow{{From: end, To: end, Protocol: hostile, Reason: hostile}}, Deaf: hostile})
 	r.agent.Set(api.PathReady, &api.Error{CNIVersion: "1.1.0", Code: 50, Msg: hostile, Details: hostile, Status: 503})
 	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Missing: []string{hostile}, RemovedBy: []api.Remover{{Name: hostile, Parent: hostile}}, Networks: []string{hostile}, Interface: hostile, Error: hostile})
 	r.enter().eventually(1)
@@ -195,6 +220,8 @@ func (silent) Pools(ctx context.Context) (*api.Pools, error) { return nil, wait(
 func (silent) Leaks(ctx context.Context) (*api.Leaks, error) { return nil, wait(ctx) }
 
 func (silent) Map(ctx context.Context) (*api.Map, error) { return nil, wait(ctx) }
+
+func (silent) Denied(ctx context.Context) (*api.DeniedFlows, error) { return nil, wait(ctx) }
 
 func (silent) Repair(ctx context.Context) (*api.Repair, error) { return nil, wait(ctx) }
 

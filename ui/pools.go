@@ -26,7 +26,7 @@ type nodeBlocks struct {
 }
 
 func (s *Server) pools(ctx context.Context, _ *http.Request) (content, error) {
-	h, err := s.look(ctx)
+	h, err := look(ctx, s.config.Agent)
 	if err != nil {
 		return content{}, err
 	}

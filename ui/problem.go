@@ -26,6 +26,8 @@ type problem struct {
 	Since time.Time
 	// Allocation has a page with more. Empty: none.
 	Allocation string
+	// Fix is the command that helps, or says more. Empty: none.
+	Fix string
 }
 
 type problemsPage struct {
@@ -38,7 +40,7 @@ type problemsPage struct {
 func (s *Server) problems(ctx context.Context, _ *http.Request) (content, error) {
 	drawn := make(chan part[*api.Map], 1)
 	go func() { drawn <- ask(ctx, s.config.Agent.Map) }()
-	h, err := s.look(ctx)
+	h, err := look(ctx, s.config.Agent)
 	if err != nil {
 		return content{}, err
 	}
@@ -66,7 +68,7 @@ func (h *host) unread() []problem {
 		if refused, ok := errors.AsType[*api.Error](h.Ready.Err); ok && refused.Details != "" {
 			text = refused.Details
 		}
-		all = append(all, problem{Kind: "agent", Subject: "not ready", Text: text})
+		all = append(all, problem{Kind: "agent", Subject: "not ready", Text: text, Fix: "allocnet doctor"})
 	}
 	for _, p := range []struct {
 		subject   string
@@ -78,7 +80,7 @@ func (h *host) unread() []problem {
 		{"drift", h.Map.Err, h.Map.Supported()}, {"repairs", h.Repair.Err, h.Repair.Supported()},
 	} {
 		if p.err != nil && p.supported {
-			all = append(all, problem{Kind: "agent", Subject: p.subject + " unknown", Text: p.err.Error()})
+			all = append(all, problem{Kind: "agent", Subject: p.subject + " unknown", Text: p.err.Error(), Fix: "allocnet doctor"})
 		}
 	}
 	return all
@@ -88,18 +90,18 @@ func (h *host) ofNetworks() []problem {
 	var all []problem
 	if h.Networks.Err == nil {
 		for _, text := range h.Networks.Value.Broken {
-			all = append(all, problem{Kind: "file", Subject: "not usable", Text: text})
+			all = append(all, problem{Kind: "file", Subject: "not usable", Text: text, Fix: "allocnet networks"})
 		}
 		for _, n := range h.Networks.Value.Networks {
 			if n.Problem != "" {
-				all = append(all, problem{Kind: "network", Subject: n.Name, Text: n.Problem})
+				all = append(all, problem{Kind: "network", Subject: n.Name, Text: n.Problem, Fix: "allocnet networks " + n.Name})
 			}
 		}
 	}
 	if h.Pools.Err == nil {
 		for _, p := range h.Pools.Value.Pools {
 			for _, is := range p.Problems {
-				all = append(all, problem{Kind: "pool", Subject: p.Pool, Text: is.Text + " (" + is.Problem + ")"})
+				all = append(all, problem{Kind: "pool", Subject: p.Pool, Text: is.Text + " (" + is.Problem + ")", Fix: "allocnet ipam check " + p.Pool})
 			}
 		}
 	}
@@ -114,7 +116,7 @@ func (h *host) ofCluster() []problem {
 	for _, p := range h.Cluster.Value.Pools {
 		for _, is := range p.Problems {
 			if is.Problem != api.ProblemUnrouted {
-				all = append(all, problem{Kind: "cluster", Subject: p.Pool, Text: is.Text + " (" + is.Problem + ")"})
+				all = append(all, problem{Kind: "cluster", Subject: p.Pool, Text: is.Text + " (" + is.Problem + ")", Fix: "allocnet cluster status"})
 			}
 		}
 		for _, n := range p.Nodes {
@@ -129,11 +131,11 @@ func ofNode(pool string, n api.ClusterNode) []problem {
 	name := cmp.Or(n.Name, n.ID, n.Address)
 	for _, r := range n.Routes {
 		if !r.IsRight() {
-			all = append(all, problem{Kind: "route", Subject: name, Text: fmt.Sprintf("%s of pool %s, %s: %s", r.Block, pool, r.State, r.Reason)})
+			all = append(all, problem{Kind: "route", Subject: name, Text: fmt.Sprintf("%s of pool %s, %s: %s", r.Block, pool, r.State, r.Reason), Fix: "allocnet cluster status"})
 		}
 	}
 	if n.Probe != nil && n.Probe.Error != "" {
-		all = append(all, problem{Kind: "host", Subject: name, Text: fmt.Sprintf("does not reply at %s: %s", n.Probe.Target, n.Probe.Error)})
+		all = append(all, problem{Kind: "host", Subject: name, Text: fmt.Sprintf("does not reply at %s: %s", n.Probe.Target, n.Probe.Error), Fix: "allocnet cluster status"})
 	}
 	return all
 }
@@ -141,20 +143,22 @@ func ofNode(pool string, n api.ClusterNode) []problem {
 // ofAllocation returns what is wrong with a record and its attachments.
 func ofAllocation(a *api.Allocation) []problem {
 	var all []problem
-	add := func(text string) {
-		all = append(all, problem{Kind: "allocation", Subject: short(a.ID), Text: text, Allocation: a.ID})
+	add := func(text, fix string) {
+		all = append(all, problem{Kind: "allocation", Subject: short(a.ID), Text: text, Allocation: a.ID, Fix: "allocnet " + fix + " " + a.ID})
 	}
 	if a.Error != "" {
-		add("the record cannot be read: " + a.Error)
+		add("the record cannot be read: "+a.Error, "check --repair")
 	}
 	if len(a.Damaged) > 0 {
-		add("the record is damaged: " + strings.Join(a.Damaged, "; "))
+		add("the record is damaged: "+strings.Join(a.Damaged, "; "), "check --repair")
 	}
 	for _, n := range a.Attachments {
-		for _, what := range []string{n.Missing, n.Error} {
-			if what != "" {
-				add(fmt.Sprintf("%s on %s, %s: %s", n.Interface, n.Network, n.Phase, what))
-			}
+		at := fmt.Sprintf("%s on %s, %s: ", n.Interface, n.Network, n.Phase)
+		if n.Missing != "" {
+			add(at+n.Missing, "detach")
+		}
+		if n.Error != "" {
+			add(at+n.Error, "detach")
 		}
 	}
 	return all
@@ -182,7 +186,7 @@ func (h *host) ofRepair(selected func(allocation string) bool) []problem {
 	for _, w := range h.Repair.Value.Waiting {
 		isDamaged := func(d api.Damage) bool { return d.Allocation == w.Allocation }
 		if selected(w.Allocation) && !slices.ContainsFunc(h.Repair.Value.Damaged, isDamaged) {
-			all = append(all, problem{Kind: "drift", Subject: short(w.Allocation), Text: repeatedText(w.Repairs), Details: removers(w.RemovedBy), Allocation: w.Allocation})
+			all = append(all, problem{Kind: "drift", Subject: short(w.Allocation), Text: repeatedText(w.Repairs), Details: removers(w.RemovedBy), Allocation: w.Allocation, Fix: "allocnet repair " + w.Allocation})
 		}
 	}
 	return all
@@ -202,7 +206,10 @@ func damagedIDs(r part[*api.Repair]) map[string]bool {
 
 // damageProblem says what an attachment lacks. Its allocation may wait for the next repair.
 func damageProblem(d api.Damage, w api.WaitingRepair) problem {
-	p := problem{Kind: "drift", Subject: short(d.Allocation), Allocation: d.Allocation, Since: d.Since, Text: "differs from its record"}
+	p := problem{Kind: "drift", Subject: short(d.Allocation), Allocation: d.Allocation, Since: d.Since, Text: "differs from its record", Fix: "allocnet repair " + d.Allocation}
+	if len(d.Unrepairable) > 0 {
+		p.Fix += " --reattach"
+	}
 	switch {
 	case d.Network != "":
 		p.Text = d.Interface + " on " + d.Network + " is not as it was attached"

@@ -135,6 +135,7 @@ type Agent interface {
 	Pools(ctx context.Context) (*api.Pools, error)
 	Leaks(ctx context.Context) (*api.Leaks, error)
 	Repair(ctx context.Context) (*api.Repair, error)
+	Denied(ctx context.Context) (*api.DeniedFlows, error)
 	Map(ctx context.Context) (*api.Map, error)
 	Cluster(ctx context.Context) (*api.Cluster, error)
 	Events(ctx context.Context, q api.EventQuery) iter.Seq2[api.Event, error]

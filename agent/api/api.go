@@ -10,6 +10,7 @@ package api
 import (
 	_ "embed" // for Description
 	"encoding/json"
+	"net/netip"
 )
 
 // DefaultSocket is the path of the socket unless configured.
@@ -28,6 +29,7 @@ const (
 	PathCluster     = "/v1/cluster"
 	PathRepair      = "/v1/repair"
 	PathLeaks       = "/v1/leaks"
+	PathDenied      = "/v1/denied"
 	PathMap         = "/v1/map"
 	PathEvents      = "/v1/events"
 	PathGC          = "/v1/gc"
@@ -99,6 +101,8 @@ type Network struct {
 	CNIVersion   string   `json:"cniVersion"`
 	Plugins      []string `json:"plugins"`
 	Capabilities []string `json:"capabilities"`
+	// Subnets are those of the network's pools.
+	Subnets []netip.Prefix `json:"subnets,omitempty"`
 	// Usage has each family of the network's pools. Pools of IPAM plugins other than
 	// host-local and allocnet-ipam are unknown.
 	Usage []NetworkUsage `json:"usage,omitempty"`

@@ -58,6 +58,7 @@ func (e Event) Took() time.Duration { return time.Duration(e.Seconds * float64(t
 var eventNames = map[string]string{
 	"attach done": "attached", "detach done": "detached", "cleanup done": "cleaned up", "repair done": "repaired",
 	"retry failed": "attach retried", "detach done rollback": "rolled back", "detach done gc": "collected", "cleanup done gc": "collected",
+	"lease done": "lease changed", "lease failed": "lease lost",
 	"pool failed": "pool problem", "pool done": "pool recovered",
 }
 

@@ -122,6 +122,11 @@ func (c *Client) Leaks(ctx context.Context) (*api.Leaks, error) {
 	return call[api.Leaks](ctx, c, http.MethodGet, api.PathLeaks, nil)
 }
 
+// Denied returns the flows that isolation has denied last.
+func (c *Client) Denied(ctx context.Context) (*api.DeniedFlows, error) {
+	return call[api.DeniedFlows](ctx, c, http.MethodGet, api.PathDenied, nil)
+}
+
 // Map returns a picture of the host. It takes longer the more allocations there are: their
 // namespaces are looked into.
 func (c *Client) Map(ctx context.Context) (*api.Map, error) {

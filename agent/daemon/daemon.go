@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
+	"github.com/allocnet/allocnet/agent/denied"
 	"github.com/allocnet/allocnet/agent/repair"
 	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cluster/span"
@@ -44,6 +45,9 @@ type Daemon struct {
 	span       *span.Span            // nil without pools
 	repairer   *repair.Repairer      // nil with the hook "noop"
 	isolation  func(context.Context) // nil with the hook "noop"
+	denied     *denied.Log           // nil with the hook "noop"
+	rosters    *rosters              // nil with the hook "noop"
+	leases     func(context.Context) // nil with the hook "noop"
 	// unlockRoutes lets another process change the routes of the host. Nil: this one has not
 	// needed them. The lock ends with the process.
 	unlockRoutes func()
@@ -75,7 +79,9 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.pools = d.newPools()
 	d.span = d.newSpan()
 	d.repairer = d.newRepairer(engine)
-	d.isolation = d.newIsolation(engine)
+	d.isolation, d.denied = d.newIsolation(engine), d.newDenied(engine)
+	d.rosters = d.newRosters(engine)
+	d.leases = d.newLeases(engine)
 	d.agent = agent.New(d.agentConfig(engine), engine)
 	return d, nil
 }
@@ -97,6 +103,9 @@ func (d *Daemon) agentConfig(engine agent.Engine) agent.Config {
 	}
 	if d.repairer != nil {
 		a.Repair = d.repairer.Status
+	}
+	if d.denied != nil {
+		a.Denied = d.denied.Flows
 	}
 	return a
 }
@@ -148,6 +157,15 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 	}
 	if d.isolation != nil {
 		tasks = append(tasks, d.isolation)
+	}
+	if d.denied != nil {
+		tasks = append(tasks, d.denied.Run)
+	}
+	if d.rosters != nil {
+		tasks = append(tasks, d.rosters.run)
+	}
+	if d.leases != nil {
+		tasks = append(tasks, d.leases)
 	}
 	if d.nomad != nil && d.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })

@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/agent/denied"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
 )
 
 // isolator has the host keep attachments apart as files have it.
@@ -26,6 +29,20 @@ func (d *Daemon) newIsolation(engine agent.Engine) func(context.Context) {
 		return nil
 	}
 	return func(ctx context.Context) { d.keepIsolation(ctx, i) }
+}
+
+// ender knows where the packets of attachments pass the host.
+type ender interface {
+	Ends(ctx context.Context) ([]hook.HostEnd, error)
+}
+
+// newDenied returns what keeps the flows that isolation denies; nil for a hook that attaches nothing.
+func (d *Daemon) newDenied(engine agent.Engine) *denied.Log {
+	e, ok := engine.(ender)
+	if !ok {
+		return nil
+	}
+	return denied.New(denied.Config{Listen: filter.Listen, Ends: e.Ends, Logger: d.log})
 }
 
 // keepIsolation refreshes isolation at its start, and when files change. A mistake is logged once; repairs at an interval do the same

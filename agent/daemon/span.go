@@ -28,10 +28,24 @@ func (d *Daemon) newSpan() *span.Span {
 		return nil
 	}
 	return span.New(span.Config{
-		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal, Ping: echo.Ping, Observer: d.metrics,
+		Kept: d.keptPools, Open: d.openPeers, Table: d.openTable, LinkLocal: span.LinkLocal, Ping: echo.Ping, Observer: routeObserver{d.metrics, d},
 		InUse:  func(p netip.Prefix) (bool, error) { return inUse(d.config.CNI.Chroot, p) },
 		Filter: d.filter, WatchFilter: packetfilter.Watch, Interfaces: interfaces, Logger: d.log.Named("cluster"),
 	}, spanSettings(d.config.Cluster))
+}
+
+// routeObserver has the rosters see that the routes to other hosts have changed.
+type routeObserver struct {
+	span.Observer
+	daemon *Daemon
+}
+
+// Applied implements span.Observer.
+func (o routeObserver) Applied(pool string, added, replaced, removed int) {
+	o.Observer.Applied(pool, added, replaced, removed)
+	if added+replaced+removed > 0 && o.daemon.rosters != nil {
+		o.daemon.rosters.kick()
+	}
 }
 
 // filter makes the host's filters what they should be, and returns what certainly drops packets of

@@ -146,18 +146,36 @@ const rulesTimeout = 20 * time.Second
 func (f *Facts) collectRules(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, rulesTimeout)
 	defer stop()
+	listed := f.collectIPTables(ctx)
+	f.unread(f.collectNftables(ctx, []string{Forward, prerouting}, listed))
+	f.unread(f.collectFirewalld(ctx))
+}
+
+// CollectFilters reads the rules alone: those of forwarded packets, and of packets to and from the host.
+func CollectFilters(ctx context.Context) *Facts {
+	ctx, stop := context.WithTimeout(ctx, rulesTimeout)
+	defer stop()
+	f := &Facts{}
+	if _, err := exec.LookPath("nft"); err != nil {
+		f.unread(fmt.Errorf("rules of nftables are not read: %w", err))
+	}
+	f.unread(f.collectNftables(ctx, []string{Forward, Input, Output}, f.collectIPTables(ctx)))
+	return f
+}
+
+// collectIPTables reads the rules of iptables, and returns the families of nftables of which its programs have listed the tables.
+func (f *Facts) collectIPTables(ctx context.Context) (listed map[string]bool) {
 	listings, err := cleanup.Listings(ctx)
 	f.unread(err)
 	f.Listings = listings
-	listed := map[string]bool{}
+	listed = map[string]bool{}
 	for _, l := range listings {
 		f.rulesets = append(f.rulesets, parseIptables(l))
 		if !strings.HasSuffix(l.Program, "-legacy") {
 			listed[map[bool]string{false: "ip", true: "ip6"}[l.IPv6]] = true
 		}
 	}
-	f.unread(f.collectNftables(ctx, listed))
-	f.unread(f.collectFirewalld(ctx))
+	return listed
 }
 
 // collectFirewalld reads the zones of firewalld, if it runs.
@@ -175,12 +193,13 @@ func (f *Facts) collectFirewalld(ctx context.Context) error {
 	return nil
 }
 
-func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) error {
+// collectNftables reads the tables with chains of hooks.
+func (f *Facts) collectNftables(ctx context.Context, hooks []string, listed map[string]bool) error {
 	chains, err := output(ctx, "nft", "-j", "list", "chains")
 	if chains == nil {
 		return err
 	}
-	tables, err := forwardTables(chains, listed)
+	tables, err := tablesWith(chains, hooks, listed)
 	if err != nil {
 		return err
 	}
@@ -189,6 +208,10 @@ func (f *Facts) collectNftables(ctx context.Context, listed map[string]bool) err
 		data, err := output(ctx, "nft", "-j", "list", "table", t.family, t.name)
 		if err != nil && strings.Contains(err.Error(), "No such file or directory") {
 			continue // it was deleted
+		}
+		if t.family == bridgeFamily {
+			f.bridgeTables = append(f.bridgeTables, parseBridges(t, data))
+			continue
 		}
 		s, errParse := parseNftables(t, data)
 		if err = cmp.Or(err, errParse); err != nil {

@@ -45,7 +45,7 @@ func TestUnread(t *testing.T) {
 			}
 			t.Setenv("PATH", dir)
 			f := &Facts{}
-			f.unread(f.collectNftables(t.Context(), nil))
+			f.unread(f.collectNftables(t.Context(), []string{Forward}, nil))
 			f.unread(f.collectFirewalld(t.Context()))
 			for i, want := range test.want {
 				if len(f.Unread) <= i || !strings.HasPrefix(f.Unread[i].Error(), want) {

@@ -6,6 +6,7 @@ package forwarding
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -56,6 +57,12 @@ func conditionOf(name string, values []string) condition {
 		is = (*packet).isTracked
 	case "-p", "meta l4proto", "ip protocol", "ip6 nexthdr":
 		is = (*packet).has
+	case "meta nfproto":
+		is = (*packet).isOf
+	case "--dport", "--dports", "tcp dport", "udp dport", "sctp dport", "th dport":
+		is = (*packet).goesToPort
+	case "--icmp-type", "--icmpv6-type", "icmp type", "icmpv6 type":
+		is = (*packet).isICMP
 	default:
 		return nil
 	}
@@ -131,13 +138,75 @@ func (p *packet) isTracked(state string) answer {
 // has is whether the packet has the header of a protocol. What allocations send is TCP and UDP: a rule for ICMP, as those
 // of ufw, lets nothing else through.
 func (p *packet) has(protocol string) answer {
+	isIPv6 := p.source.prefix.Addr().Is6()
+	switch {
+	case protocol == "ip" || protocol == "ip6":
+		return whether(isIPv6 == (protocol == "ip6"))
+	case p.protocol != "":
+		return p.hasHeader(protocol, isIPv6)
+	}
 	switch protocol {
-	case "ip", "ip6":
-		return whether(p.source.prefix.Addr().Is6() == (protocol == "ip6"))
 	case "icmp", "icmpv6", "ipv6-icmp":
 		return no
 	case "tcp", "udp", "th":
 		return partly
 	}
 	return unknown
+}
+
+// hasHeader is has of a packet whose protocol is known.
+func (p *packet) hasHeader(protocol string, isIPv6 bool) answer {
+	switch protocol {
+	case "all":
+		return yes
+	case "th":
+		return whether(p.protocol != "icmp")
+	case "icmp":
+		return whether(p.protocol == "icmp" && !isIPv6)
+	case "icmpv6", "ipv6-icmp":
+		return whether(p.protocol == "icmp" && isIPv6)
+	case "tcp", "udp", "sctp", "udplite", "dccp", "esp", "ah", "gre", "igmp":
+		return whether(protocol == p.protocol)
+	}
+	return unknown
+}
+
+// isOf is whether a packet whose protocol is known is of a family.
+func (p *packet) isOf(family string) answer {
+	if p.protocol == "" {
+		return unknown
+	}
+	return whether(p.source.prefix.Addr().Is6() == (family == "ipv6"))
+}
+
+// goesToPort is whether the destination has a port, or one of a range, as "80:90" of iptables.
+func (p *packet) goesToPort(text string) answer {
+	if p.port == 0 {
+		return unknown
+	}
+	first, last, isRange := strings.Cut(text, ":")
+	if !isRange {
+		last = first
+	}
+	from, errFrom := strconv.ParseUint(first, 10, 16)
+	to, errTo := strconv.ParseUint(last, 10, 16)
+	if errFrom != nil || errTo != nil {
+		return unknown
+	}
+	return whether(from <= uint64(p.port) && uint64(p.port) <= to)
+}
+
+// isICMP is whether an echo request has a type.
+func (p *packet) isICMP(kind string) answer {
+	if p.protocol != "icmp" {
+		return unknown
+	}
+	request := "8"
+	if p.source.prefix.Addr().Is6() {
+		request = "128"
+	}
+	if kind == "any" {
+		return yes
+	}
+	return whether(kind == request || kind == "echo-request")
 }

@@ -23,7 +23,8 @@ const (
 func parseIptables(l cleanup.Listing) *ruleset {
 	s := &ruleset{
 		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true,
-		forward: []string{forwardChain}, policies: map[string]verdict{}, chains: map[string][]rule{},
+		base:     map[string][]string{Forward: {forwardChain}, Input: {"INPUT"}, Output: {"OUTPUT"}},
+		policies: map[string]verdict{}, chains: map[string][]rule{},
 	}
 	_, s.kind, _ = strings.Cut(l.Program, "-")
 	for line := range netfilter.Lines(l.Text) {
@@ -82,7 +83,7 @@ func (s *ruleset) append(line netfilter.Line) {
 }
 
 // goingOn are targets of iptables after which a packet goes on with the next rule.
-var goingOn = []string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "TOS", "DSCP", "SET", "TRACE", "CLASSIFY", "CT", "CHECKSUM", "AUDIT", "TEE"}
+var goingOn = []string{"LOG", "NFLOG", "MARK", "NOTRACK", "CONNMARK", "TCPMSS", "TOS", "DSCP", "SET", "TRACE", "CLASSIFY", "CT", "CHECKSUM", "AUDIT", "TEE"}
 
 func (r *rule) option(name, argument string, isNot bool) int {
 	c := conditionOf(name, strings.Split(argument, ","))
@@ -104,9 +105,13 @@ func (r *rule) option(name, argument string, isNot bool) int {
 			if !slices.Contains(goingOn, argument) {
 				r.target = argument
 			}
+			r.evades = r.evades || argument == "NOTRACK"
 		}
+	case name == "--notrack":
+		r.evades = true
+		return 0
 	case name == "--comment" || name == "--reject-with":
-	case name == "-m" && slices.Contains([]string{"comment", "conntrack", "state"}, argument): // their options tell what they match
+	case name == "-m" && slices.Contains([]string{"comment", "conntrack", "state", "tcp", "udp", "icmp", "icmp6", "multiport"}, argument): // their options tell what they match
 	default:
 		r.conditions = append(r.conditions, isUnknown)
 		return 0

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +18,11 @@ type listing struct {
 	Objects []struct {
 		Chain *nftChain `json:"chain"`
 		Rule  *nftRule  `json:"rule"`
+		// Flowtable has one interface, or several.
+		Flowtable *struct {
+			Name string          `json:"name"`
+			Dev  json.RawMessage `json:"dev"`
+		} `json:"flowtable"`
 	} `json:"nftables"`
 }
 
@@ -24,6 +30,7 @@ type nftChain struct {
 	Family string `json:"family"`
 	Table  string `json:"table"`
 	Name   string `json:"name"`
+	Type   string `json:"type"`
 	Hook   string `json:"hook"`
 	Policy string `json:"policy"`
 }
@@ -35,21 +42,29 @@ type nftRule struct {
 
 type table struct{ family, name string }
 
-// forwardTables returns the tables with chains of forwarded packets. Those of iptables are left
-// out in the families for which its programs list them, and so is that of firewalld, whose zones say more.
-func forwardTables(chains []byte, listed map[string]bool) ([]table, error) {
+const bridgeFamily = "bridge"
+
+// isolationTable is that of package isolation, which tells more itself.
+const isolationTable = "allocnet-isolation"
+
+// isBase tells whether a chain is one that packets enter, and can be dropped in.
+func (c *nftChain) isBase() bool { return c.Hook != "" && c.Type != "nat" }
+
+// tablesWith returns the tables with chains of hooks, but for those of isolation. Those of iptables are left out in the families for which its
+// programs list them.
+func tablesWith(chains []byte, hooks []string, listed map[string]bool) ([]table, error) {
 	var l listing
 	if err := json.Unmarshal(chains, &l); err != nil {
 		return nil, fmt.Errorf("nft -j list chains: %w", err)
 	}
 	var all []table
 	for _, o := range l.Objects {
-		if o.Chain == nil || o.Chain.Hook != "forward" {
+		if o.Chain == nil || !o.Chain.isBase() || !slices.Contains(hooks, o.Chain.Hook) {
 			continue
 		}
 		t := table{o.Chain.Family, o.Chain.Table}
-		isIPTables := listed[t.family] && t.name == "filter"
-		if slices.Contains([]string{"ip", "ip6", "inet"}, t.family) && t.name != "firewalld" && !isIPTables && !slices.Contains(all, t) {
+		isIPTables := listed[t.family] && slices.Contains([]string{"filter", "raw", "mangle"}, t.name)
+		if slices.Contains([]string{"ip", "ip6", "inet", bridgeFamily}, t.family) && t.name != isolationTable && !isIPTables && !slices.Contains(all, t) {
 			all = append(all, t)
 		}
 	}
@@ -63,7 +78,8 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 	}
 	s := &ruleset{
 		name: "nft table " + t.family + " " + t.name, ipv4: t.family != "ip6", ipv6: t.family != "ip",
-		policies: map[string]verdict{}, chains: map[string][]rule{},
+		base: map[string][]string{}, policies: map[string]verdict{}, chains: map[string][]rule{}, offloads: map[string][]string{},
+		isZones: t.name == "firewalld",
 	}
 	if t.name == "filter" && t.family != "inet" {
 		s.kind = "nft"
@@ -72,9 +88,12 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 		if o.Chain != nil {
 			s.chains[o.Chain.Name] = append(s.chains[o.Chain.Name], []rule{}...) // also without rules
 		}
-		if o.Chain != nil && o.Chain.Hook == "forward" {
-			s.forward = append(s.forward, o.Chain.Name)
+		if o.Chain != nil && o.Chain.isBase() {
+			s.base[o.Chain.Hook] = append(s.base[o.Chain.Hook], o.Chain.Name)
 			s.policies[o.Chain.Name] = map[string]verdict{"drop": dropped}[o.Chain.Policy]
+		}
+		if o.Flowtable != nil {
+			s.offloads[o.Flowtable.Name], _ = valuesOf(o.Flowtable.Dev)
 		}
 		if o.Rule != nil {
 			s.chains[o.Rule.Chain] = append(s.chains[o.Rule.Chain], o.Rule.parse())
@@ -117,6 +136,8 @@ func (r *rule) part(name string, value json.RawMessage) {
 	}
 	switch name {
 	case "counter", "log", "comment":
+	case "notrack":
+		r.evades = true
 	case "accept":
 		r.verdict = accepted
 	case "drop", "reject":
@@ -170,6 +191,9 @@ func matchOf(value json.RawMessage) condition {
 		name = "ct " + m.Left.CT.Key
 	}
 	values, ok := valuesOf(m.Right)
+	if m.Left.Payload.Field == "dport" {
+		values, ok = portsOf(m.Right)
+	}
 	c := conditionOf(name, values)
 	isList := bytes.HasPrefix(m.Right, []byte("[")) // of bits: one of them, or all
 	if !ok || c == nil || m.Op != "in" && isList || !slices.Contains([]string{"==", "!=", "in"}, m.Op) {
@@ -209,6 +233,33 @@ func valuesOf(data json.RawMessage) ([]string, bool) {
 			return nil, false
 		}
 		all = append(all, values...)
+	}
+	return all, len(all) > 0
+}
+
+// portsOf reads a number, a range, or several of them.
+func portsOf(data json.RawMessage) ([]string, bool) {
+	var port uint16
+	if json.Unmarshal(data, &port) == nil {
+		return []string{strconv.Itoa(int(port))}, true
+	}
+	var right struct {
+		Range []uint16          `json:"range"`
+		Set   []json.RawMessage `json:"set"`
+	}
+	if json.Unmarshal(data, &right) != nil {
+		return nil, false
+	}
+	if len(right.Range) == 2 {
+		return []string{fmt.Sprintf("%d:%d", right.Range[0], right.Range[1])}, true
+	}
+	var all []string
+	for _, element := range right.Set {
+		ports, ok := portsOf(element)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, ports...)
 	}
 	return all, len(all) > 0
 }

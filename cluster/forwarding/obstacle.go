@@ -145,11 +145,11 @@ func (f *Facts) Interfaces(c *ipam.Config) []string {
 
 // obstacles returns the chains that drop packets inside a subnet.
 func (s *ruleset) obstacles(subnet netip.Prefix, interfaces []string) []Obstacle {
-	if subnet.Addr().Is4() && !s.ipv4 || subnet.Addr().Is6() && !s.ipv6 {
+	if s.isZones || !s.sees(subnet) {
 		return nil
 	}
 	var all []Obstacle
-	for _, chain := range s.forward {
+	for _, chain := range s.base[Forward] {
 		if o, ok := s.obstacle(chain, subnet, interfaces); ok {
 			all = append(all, o)
 		}

@@ -226,12 +226,12 @@ func TestForwardTables(t *testing.T) {
 	}
 	list := `{"nftables": [{"metainfo": {}}, ` + strings.Join([]string{
 		chain("ip", "filter", "forward"), chain("inet", "fw", "forward"), chain("inet", "fw", "forward"), chain("inet", "in", "input"),
-		chain("inet", "firewalld", "forward"), chain("bridge", "b", "forward"), chain("inet", "filter", "forward"),
+		chain("inet", "allocnet-isolation", "forward"), chain("bridge", "b", "forward"), chain("inet", "filter", "forward"),
 	}, ", ") + `]}`
 	for listed, want := range map[string][]table{
-		"ip": {{"inet", "fw"}, {"inet", "filter"}}, "ip6": {{"ip", "filter"}, {"inet", "fw"}, {"inet", "filter"}},
+		"ip": {{"inet", "fw"}, {"bridge", "b"}, {"inet", "filter"}}, "ip6": {{"ip", "filter"}, {"inet", "fw"}, {"bridge", "b"}, {"inet", "filter"}},
 	} {
-		got, err := forwardTables([]byte(list), map[string]bool{listed: true})
+		got, err := tablesWith([]byte(list), []string{Forward}, map[string]bool{listed: true})
 		if err != nil || cmp.Diff(want, got, cmp.AllowUnexported(table{})) != "" {
 			t.Errorf("with iptables of %s: %v, %v, want %v", listed, got, err, want)
 		}

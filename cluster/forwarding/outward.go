@@ -20,6 +20,9 @@ type Local struct {
 	HasFirewall bool
 	// IPTables is the kind of iptables that the host's programs use, nft or legacy. Empty: not known.
 	IPTables string
+	// WithoutIPTables is whether the host has no iptables: then the plugin firewall accepts nothing, as no table of its own could
+	// keep another one from dropping.
+	WithoutIPTables bool
 }
 
 // Outward returns what drops for certain what allocations of a network send elsewhere. A rule that is not understood,
@@ -37,10 +40,10 @@ func (f *Facts) Outward(n Local) []Obstacle {
 	}
 	var found []Obstacle
 	for _, s := range f.rulesets {
-		if n.Subnet.Addr().Is4() && !s.ipv4 || n.Subnet.Addr().Is6() && !s.ipv6 {
+		if s.isZones || !s.sees(n.Subnet) {
 			continue
 		}
-		for _, chain := range s.forward {
+		for _, chain := range s.base[Forward] {
 			text, out := s.drops(chain, &packet{source: inside, destination: outside, from: by, to: []string{""}, notTo: by})
 			inText, in := s.drops(chain, &packet{source: outside, destination: inside, to: []string{by}, isTranslated: true})
 			out = out && !n.accepts(s, chain)
@@ -77,7 +80,7 @@ func (s *ruleset) drops(chain string, p *packet) (text string, certain bool) {
 // accepts is whether a chain is that in which the plugin firewall has its rules, or may be: there they come first, and accept
 // what its addresses send. What chains of others drop, they do not accept, nor new connections to published ports.
 func (n *Local) accepts(s *ruleset, chain string) bool {
-	if !n.HasFirewall || chain != forwardChain || !s.isIPTables && s.kind == "" {
+	if !n.HasFirewall || n.WithoutIPTables || chain != forwardChain || !s.isIPTables && s.kind == "" {
 		return false
 	}
 	return n.IPTables == "" || s.kind == "" || s.kind == n.IPTables

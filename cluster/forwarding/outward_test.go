@@ -224,4 +224,7 @@ func TestOutwardFirewall(t *testing.T) {
 			t.Errorf("with iptables %q: %s, want %s", kind, got, want)
 		}
 	}
+	if got := len(f.Outward(Local{Subnet: webSubnets["ip"], By: "web0", HasFirewall: true, WithoutIPTables: true})); got != len(f.rulesets) {
+		t.Errorf("without iptables %d of %d drop", got, len(f.rulesets))
+	}
 }

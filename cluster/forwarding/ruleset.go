@@ -29,6 +29,8 @@ type rule struct {
 	target string
 	isGoto bool
 	text   string
+	// evades is whether it takes packets from connection tracking.
+	evades bool
 }
 
 // ruleset are the chains of a table, for one family or both.
@@ -38,13 +40,17 @@ type ruleset struct {
 	// kind is that of iptables which has its rules here, nft or legacy. Empty: neither, or not known.
 	kind       string
 	isIPTables bool
+	// isZones is whether firewalld has its rules here, whose zones say more to people.
+	isZones bool
 	// ipv4 and ipv6 are whether packets of the family get here.
 	ipv4, ipv6 bool
-	// forward are the chains of forwarded packets, and policies what becomes of those that they
+	// base are the chains that packets enter, by the hook, and policies what becomes of those that they
 	// do not decide about.
-	forward  []string
+	base     map[string][]string
 	policies map[string]verdict
 	chains   map[string][]rule
+	// offloads are the interfaces of which flowtables forward established flows, by the flowtable.
+	offloads map[string][]string
 	// accept returns the command for a rule that accepts the packets inside a subnet, and open that for what
 	// allocations of one send elsewhere, the answers, and what comes to published ports. The first argument is the chain.
 	accept, open func(string, netip.Prefix) string
@@ -61,13 +67,33 @@ type packet struct {
 	isTranslated bool
 	// isWhole is whether it stands for all between allocations of a pool: what accepts a part does not accept it.
 	isWhole bool
+	// protocol is tcp, udp, sctp or icmp, whose packet is an echo request, and port that of the destination. Empty: any.
+	protocol string
+	port     uint16
 	// mayBeAccepted is whether a rule that may match, and may not, may accept it.
 	mayBeAccepted bool
+	// uncertain are rules that may match, and may not, each with what it then does.
+	uncertain []rule
 	// known is what became of it, by the chain. Thousands of rules may lead to one.
 	known map[string]rule
 }
 
-// decide returns what becomes of a packet in a chain of forwarded packets, and the rule or
+// Hooks of packets that the host forwards, gets and sends.
+const (
+	Forward = "forward"
+	Input   = "input"
+	Output  = "output"
+)
+
+// prerouting is the hook of all packets that come in.
+const prerouting = "prerouting"
+
+// sees tells whether packets of the family of a prefix get here.
+func (s *ruleset) sees(p netip.Prefix) bool {
+	return p.Addr().Is4() && s.ipv4 || p.Addr().Is6() && s.ipv6
+}
+
+// decide returns what becomes of a packet in a chain that packets enter, and the rule or
 // policy that says so. Other rules may still accept it.
 func (s *ruleset) decide(chain string, p *packet) (verdict, string) {
 	p.known = map[string]rule{}
@@ -101,6 +127,9 @@ func (s *ruleset) walk(chain string, p *packet) rule {
 			if end.verdict == undecided || end.verdict == returned {
 				end.verdict = map[bool]verdict{true: returned}[r.isGoto]
 			}
+		}
+		if end.verdict != undecided && (matches != yes || end.verdict == anything) {
+			p.uncertain = append(p.uncertain, rule{verdict: end.verdict, text: r.text})
 		}
 		switch {
 		case end.verdict == undecided:

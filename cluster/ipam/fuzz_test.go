@@ -84,6 +84,14 @@ func requireUsable(t *testing.T, c *Config, b Block, offset int) {
 	t.Helper()
 	a := At(b, offset)
 	block, ok := c.BlockOf(a)
+	piece, inPiece := c.PieceOf(a)
+	path := MembersPath(c.Pool, piece)
+	if parsed, err := ParsePath(path); !inPiece || !piece.Contains(a) || err != nil || parsed.Piece != piece || len(path) > 128 {
+		t.Fatalf("%s is in the piece %s, %t, whose path %s is %+v, %v", a, piece, inPiece, path, parsed, err)
+	}
+	if of, known := c.BlockOfPiece(piece); !known || of != b {
+		t.Fatalf("the piece %s of %s is one of %s, %t", piece, b, of, known)
+	}
 	if assigned, err := c.Assign(a); !c.Usable(a) || c.IsReserved(a) || !ok || block != b || err != nil || !assigned.Address.Contains(assigned.Address.Addr()) {
 		t.Fatalf("offset %d of %s is %s: usable %v, reserved %v, block %s, %v", offset, b, a, c.Usable(a), c.IsReserved(a), block, err)
 	}
@@ -121,7 +129,7 @@ func FuzzContent(f *testing.F) {
 
 // FuzzPath: a path is refused, or is the path of what it means.
 func FuzzPath(f *testing.F) {
-	for _, path := range []string{PoolPath("p"), BlockPath("p", netip.MustParsePrefix("10.0.0.64/26")), AddressPath("p", netip.MustParseAddr("fd00::1")), NodePath(strings.Repeat("0", 32))} {
+	for _, path := range []string{PoolPath("p"), BlockPath("p", netip.MustParsePrefix("10.0.0.64/26")), AddressPath("p", netip.MustParseAddr("fd00::1")), MembersPath("p", netip.MustParsePrefix("fd00::40/122")), NodePath(strings.Repeat("0", 32))} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -135,6 +143,8 @@ func FuzzPath(f *testing.F) {
 			again = NodePath(p.Instance)
 		case p.Block.IsValid():
 			again = BlockPath(p.Pool, p.Block)
+		case p.Piece.IsValid():
+			again = MembersPath(p.Pool, p.Piece)
 		case p.Address.IsValid():
 			again = AddressPath(p.Pool, p.Address)
 		}

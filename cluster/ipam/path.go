@@ -26,6 +26,14 @@ func BlocksPrefix(pool string) string { return Prefix + pool + "/b/" }
 // AddressesPrefix is what the paths of a pool's reserved addresses begin with.
 func AddressesPrefix(pool string) string { return Prefix + pool + "/a/" }
 
+// PoolPrefix is what all paths of a pool begin with.
+func PoolPrefix(pool string) string { return Prefix + pool + "/" }
+
+// MembersPath is the entry that says which attachments have the addresses of a piece.
+func MembersPath(pool string, piece netip.Prefix) string {
+	return PoolPrefix(pool) + "m/" + BlockName(piece)
+}
+
 // BlockPath is the entry of a block.
 func BlockPath(pool string, b Block) string { return BlocksPrefix(pool) + BlockName(b) }
 
@@ -65,13 +73,14 @@ func ParseAddressName(name string) (netip.Addr, error) {
 }
 
 // Path is what the path of an entry means: the configuration of a pool, or one of its blocks
-// or addresses, or an instance.
+// or addresses, or the attachments of a piece, or an instance.
 type Path struct {
 	// Pool is empty for an instance.
 	Pool string
-	// Block and Address are not valid if the path is that of another kind.
+	// Block, Address and Piece are not valid if the path is that of another kind.
 	Block    Block
 	Address  netip.Addr
+	Piece    netip.Prefix
 	Instance string
 }
 
@@ -82,7 +91,7 @@ func IsInstance(text string) bool {
 
 // ParsePath reads the path of an entry.
 func ParsePath(path string) (p Path, err error) {
-	bad := fmt.Errorf("%q is no path of a pool: want %sPOOL/pool, /b/BLOCK or /a/ADDRESS, or %snodes/INSTANCE", path, Prefix, Prefix)
+	bad := fmt.Errorf("%q is no path of a pool: want %sPOOL/pool, /b/BLOCK, /a/ADDRESS or /m/PIECE, or %snodes/INSTANCE", path, Prefix, Prefix)
 	rest, ok := strings.CutPrefix(path, Prefix)
 	pool, rest, _ := strings.Cut(rest, "/")
 	if ok && pool == nodesName && IsInstance(rest) {
@@ -99,6 +108,8 @@ func ParsePath(path string) (p Path, err error) {
 		p.Block, err = parseBlockName(name)
 	case kind == "a":
 		p.Address, err = ParseAddressName(name)
+	case kind == "m":
+		p.Piece, err = parseBlockName(name)
 	default:
 		return Path{}, bad
 	}

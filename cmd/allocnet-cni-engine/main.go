@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniplugin"
 	"github.com/allocnet/allocnet/cniplugin/shim"
+	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/detached"
 	"github.com/allocnet/allocnet/internal/memfile"
 	"github.com/allocnet/allocnet/internal/searchpath"
@@ -25,6 +27,9 @@ import (
 // retryArgument has the program retry pending teardowns, with the plugin configuration on its
 // standard input.
 const retryArgument = "retry-pending"
+
+// announceArgument has the program announce addresses some times more.
+const announceArgument = "announce"
 
 func main() { os.Exit(run()) }
 
@@ -36,7 +41,13 @@ func run() (code int) {
 	defer ignore()
 	call := cniplugin.Call{
 		Getenv: os.Getenv, Config: os.Stdin, Log: os.Stderr, Refusal: refusal(os.Args[1:]),
-		Later: retry,
+		Later: retry, AnnounceAgain: announceAgain,
+	}
+	if len(os.Args) > 1 && os.Args[1] == announceArgument {
+		if hook.AnnounceAgain(ctx, os.Args[2:]) != nil {
+			return 1
+		}
+		return 0
 	}
 	if len(os.Args) == 2 && os.Args[1] == retryArgument {
 		if call.RetryPending(ctx) != nil {
@@ -67,6 +78,15 @@ func refusal(arguments []string) *shim.Refusal {
 		}
 	}
 	return r
+}
+
+// announceAgain starts a process that announces addresses some times more.
+func announceAgain(netns, iface string, addresses []netip.Addr) {
+	arguments := []string{announceArgument, netns, iface}
+	for _, a := range addresses {
+		arguments = append(arguments, a.String())
+	}
+	_ = detached.Start(nil, arguments...) // they are announced once
 }
 
 // retry starts a process that retries pending teardowns.

@@ -22,10 +22,11 @@ var light = []string{"github.com/allocnet/allocnet/agent/api"}
 
 // modules are all that the plugin links except the standard library and allocnet.
 var modules = []string{
-	"github.com/cespare/xxhash/v2", "github.com/containerd/go-cni", "github.com/containernetworking/cni", "github.com/containernetworking/plugins", "github.com/coreos/go-iptables", "github.com/fatih/color",
-	"github.com/go-logr/logr", "github.com/go-logr/stdr", "github.com/godbus/dbus/v5", "github.com/google/nftables", "github.com/hashicorp/go-hclog",
+	"github.com/cespare/xxhash/v2", "github.com/containernetworking/cni", "github.com/containernetworking/plugins", "github.com/coreos/go-iptables", "github.com/fatih/color",
+	"github.com/godbus/dbus/v5", "github.com/google/nftables", "github.com/hashicorp/go-hclog",
 	"github.com/mattn/go-colorable", "github.com/mattn/go-isatty", "github.com/mdlayher/netlink", "github.com/mdlayher/socket", "github.com/pkg/errors", "github.com/safchain/ethtool",
-	"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go.opentelemetry.io/auto/sdk", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric",
+	"github.com/insomniacslk/dhcp", "github.com/mdlayher/packet", "github.com/pierrec/lz4/v4", "github.com/u-root/uio", // clients of DHCP
+	"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go.opentelemetry.io/otel",
 	"go.opentelemetry.io/otel/trace", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "sigs.k8s.io/knftables",
 	// The rules of isolation are in HCL: their packages are a third of a millisecond of the start.
 	"github.com/agext/levenshtein", "github.com/apparentlymart/go-textseg/v15", "github.com/hashicorp/hcl/v2", "github.com/mitchellh/go-wordwrap",

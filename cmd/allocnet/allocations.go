@@ -34,7 +34,7 @@ func printAllocations(w io.Writer, t cli.Terminal, allocations []*hook.Allocatio
 	}
 	found := remarks(allocations, short)
 	if len(allocations) == 1 {
-		found = append(describeDNS(allocations[0]), found...)
+		found = slices.Concat(describeDNS(allocations[0]), describeDenied(allocations[0]), found)
 	}
 	return cli.PrintLines(w, found...)
 }
@@ -53,6 +53,16 @@ func describeDNS(a *hook.Allocation) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("DNS (%s): %s", cmp.Or(a.DNSSelection, hook.PrimaryDNS), strings.Join(parts, "; "))}
+}
+
+// describeDenied has a line for each attachment of which isolation has dropped something.
+func describeDenied(a *hook.Allocation) (lines []string) {
+	for _, n := range a.Attachments {
+		if n.Denied != nil && n.Denied.String() != "" {
+			lines = append(lines, fmt.Sprintf("%s: %s", n.Interface, n.Denied))
+		}
+	}
+	return lines
 }
 
 func remarks(allocations []*hook.Allocation, short map[string]string) []string {

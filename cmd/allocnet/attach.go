@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,69 +113,6 @@ func (f *attachFlags) load(id string) (hook.Request, error) {
 		return request, err
 	}
 	return config.LoadUnit(f.file, id)
-}
-
-func newDetach(s *cli.Settings) *cobra.Command {
-	iface := ""
-	cmd := &cobra.Command{
-		Use:     "detach ID",
-		Aliases: []string{"rm"},
-		Short:   "Detach an allocation from its networks",
-		Long: `Detach an allocation from all networks, and remove the namespace if attach created
-it. An allocation that is not set up is no error, and the command says so; nor is one
-whose namespace is gone.
-
-With --interface, only this attachment is removed. You cannot remove the primary, or
-the last of the networks that the allocation was set up with.
-
-An attachment that cannot be removed stays recorded; the next detach retries.
-
-The first 8 characters or more of an ID of Nomad are enough if no other ID begins with
-them. Other IDs are complete: web-1 never detaches web-10.`,
-		Example: `  allocnet detach web-1 --interface net2
-  allocnet detach web-1`,
-		Args:              oneID,
-		ValidArgsFunction: s.CompleteFirst(recordedIDs),
-		RunE:              func(cmd *cobra.Command, args []string) error { return detach(cmd, s, args[0], iface) },
-	}
-	cmd.Flags().StringVar(&iface, "interface", "", "the interface to detach (default all)")
-	return cmd
-}
-
-type detachedJSON struct {
-	ID string `json:"id"`
-	// Detached is the interface, or "all".
-	Detached string `json:"detached"`
-	// Recorded is whether the allocation was set up here.
-	Recorded bool `json:"recorded"`
-}
-
-func detach(cmd *cobra.Command, s *cli.Settings, id, iface string) error {
-	engine, err := s.Engine(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	if id, err = resolveToRemove(s, cmd.ErrOrStderr(), engine, id); err != nil {
-		return err
-	}
-	_, err = engine.Status(cmd.Context(), id)
-	recorded := !errors.Is(err, state.ErrNotFound)
-	if iface != "" {
-		err = engine.Detach(cmd.Context(), id, iface)
-	} else {
-		err = engine.Teardown(cmd.Context(), id)
-	}
-	if err != nil {
-		return err
-	}
-	retryLater(s, engine, cmd.ErrOrStderr())
-	if s.JSON {
-		return cli.PrintJSON(cmd.OutOrStdout(), detachedJSON{id, cmp.Or(iface, "all"), recorded})
-	}
-	if !recorded {
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "allocnet: allocation %s was not set up here\n", id)
-	}
-	return err
 }
 
 var oneID = cli.WantArguments(1, 1, "the ID of one allocation")

@@ -29,6 +29,7 @@ func completeFlags(s *cli.Settings, cmd *cobra.Command) {
 		// A node that is gone is known to the store only, which no completion asks. It is no file.
 		"node":   func(*cli.Settings, *cobra.Command, []string, string) []string { return nil },
 		"phase":  func(*cli.Settings, *cobra.Command, []string, string) []string { return phases },
+		"type":   func(*cli.Settings, *cobra.Command, []string, string) []string { return cniconf.DraftTypes },
 		"format": func(*cli.Settings, *cobra.Command, []string, string) []string { return mapFormats },
 		"log-level": func(*cli.Settings, *cobra.Command, []string, string) []string {
 			return []string{"trace", "debug", "info", "warn", "error", "off"}

@@ -27,8 +27,9 @@ func newDoctor(s *cli.Settings) *cobra.Command {
 		Short: "Examine this host, and list each problem with its fix",
 		Long: `Examine this host for problems with attaching allocations and tearing them down:
 network configurations, plugins, kernel settings, network managers, rules in both iptables
-backends, leaks, ports published for dead allocations, address pools (those of allocnet-ipam
-also in their store), records, and running attachments that lack something, or were repaired
+backends, what drops flows that isolation allows or has packets pass beside it, leaks, ports
+published for dead allocations, address pools (those of allocnet-ipam also in their store),
+records, and running attachments that lack something, or were repaired
 again and again in the last 10 minutes. Plugins of networks that allocnet executes itself are
 not needed. Nothing is changed.
 

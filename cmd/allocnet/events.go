@@ -31,11 +31,18 @@ About the last 6,000 events are kept, in 2.5 MB. If one job causes too many, its
 ones are dropped first.
 
 With --follow the command prints new events as they come, until it is interrupted. --json
-prints an object on a line for each event. --after continues after the index of one.`
+prints an object on a line for each event. --after continues after the index of one.
+
+With --denied it shows flows that isolation denied instead, and packets that attachments sent
+as others, as the agent of this host was told of them: of many packets the kernel tells of
+some. Packets of one flow are one line, with how many of them were told of. The agent keeps
+1,000 flows, in memory. How many packets were dropped, "allocnet status" has.`
 
 type eventsFlags struct {
 	event.Filter
-	follow bool
+	follow, denied bool
+	since          string
+	socket         cli.AgentSocket
 }
 
 func newEvents(s *cli.Settings) *cobra.Command {
@@ -47,13 +54,18 @@ func newEvents(s *cli.Settings) *cobra.Command {
 		Example: `  allocnet events
   allocnet events --network storage
   allocnet events --allocation web-1 --json
-  timeout 2 allocnet events --follow || test $? = 124`,
+  allocnet events --since 10m
+  timeout 2 allocnet events --follow || test $? = 124
+  allocnet events --denied --network storage || test $? = 1`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "print new events as they come")
+	f.socket.Register(cmd)
+	cmd.Flags().BoolVar(&f.denied, "denied", false, "flows that isolation denied, which the agent knows")
 	cmd.Flags().StringVar(&f.Allocation, "allocation", "", "only events of this allocation; of an ID of Nomad, the first characters are enough (default: all)")
 	cmd.Flags().StringVar(&f.Network, "network", "", "only events of this network (default: all)")
+	cmd.Flags().StringVar(&f.since, "since", "", "only events of this time and later: a duration before now, such as 90s or 2h, a date, or a time such as 2026-01-31T15:04:05Z (default: all)")
 	cmd.Flags().Uint64Var(&f.After, "after", 0, "only events after the one with this index; if there is no such event any more, all")
 	return cmd
 }
@@ -63,6 +75,13 @@ func (f *eventsFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 		if err := state.ValidateID(f.Allocation); err != nil {
 			return err
 		}
+	}
+	var err error
+	if f.Since, err = sinceOf(f.since, time.Now()); err != nil {
+		return err
+	}
+	if f.denied {
+		return f.runDenied(cmd, s)
 	}
 	out := cmd.OutOrStdout()
 	printEvent := json.NewEncoder(out).Encode
@@ -82,6 +101,23 @@ func (f *eventsFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 		}
 	}
 	return nil
+}
+
+// sinceOf reads a time, or a duration before now; empty: the zero time. A date is a day of the local time.
+func sinceOf(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	if t, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
+		return t, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, cli.Usage(fmt.Errorf("--since %s: want a duration such as 90s or 2h, a date such as 2026-01-31, or a time such as 2026-01-31T15:04:05Z", text))
 }
 
 func eventIDs(s *cli.Settings, cmd *cobra.Command, _ []string, _ string) []string {

@@ -103,6 +103,12 @@ func TestEvents(t *testing.T) {
 		{[]string{"--state-dir", empty}, cli.ExitDone, 1, "EVENT"},
 		{[]string{"--state-dir", empty, "--json"}, cli.ExitDone, 0, ""},
 		{[]string{"--allocation", "../web"}, cli.ExitRefused, 0, "allocation ID"},
+		{[]string{"--since", "1h"}, cli.ExitDone, 10, "attach refused"},
+		{[]string{"--since", "0s"}, cli.ExitDone, 1, "EVENT"},
+		{[]string{"--since", "2001-01-31"}, cli.ExitDone, 10, "attach refused"},
+		{[]string{"--since", "2999-01-31T15:04:05+01:00"}, cli.ExitDone, 1, "EVENT"},
+		{[]string{"--since", "-1h"}, cli.ExitRefused, 0, "--since -1h: want a duration such as 90s"},
+		{[]string{"--since", "31.1.2026"}, cli.ExitRefused, 0, "a date such as 2026-01-31"},
 		{[]string{"web-1"}, cli.ExitRefused, 0, "want no arguments"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -9,7 +9,7 @@
 // further code. Errors have a kind of package errdefs, from which cli/exit.go makes the exit code. A
 // command that shows something returns a cli.View, which has its table, --json and --template; a
 // table is a cli.Table. Package manual writes the man pages from the help. A new command is also in
-// the list of e2e/docs_test.go, which runs the examples of its help, and in the table of README.md.
+// the list of e2e/docs_test.go, which runs the examples of its help, and in the table of docs/commands.md.
 package main
 
 import (

@@ -25,7 +25,7 @@ func TestMan(t *testing.T) {
 	}
 	requirePage(t, dir+"/man5/allocnet-agent.hcl.5", ".TH ALLOCNET-AGENT.HCL 5 2023-11-14", `\fBjob_networks\fR`, `\fBdrain_timeout\fR`, ".SS Block multi")
 	requirePage(t, dir+"/man5/allocnet-isolation.hcl.5", ".TH ALLOCNET-ISOLATION.HCL 5 2023-11-14", `\fBcidrs\fR`, ".SH WHICH ONE DECIDES", `allow "web reaches db"`)
-	requirePage(t, dir+"/man1/allocnet-policy-test.1", "exit code is 0 if it passes, and 4 if it is denied", `\fB\-\-rules string\fR`)
+	requirePage(t, dir+"/man1/allocnet-policy-test.1", "exit code is 0 if it is allowed, and 4 if it is denied", `\fB\-\-rules string\fR`)
 	requirePage(t, dir+"/man8/allocnet-ipam.8", ".TH ALLOCNET-IPAM 8 2023-11-14", `\fBblockSize\fR`, ".SH REQUESTS")
 	requirePage(t, dir+"/man8/allocnet-cni.8", ".TH ALLOCNET-CNI 8 2023-11-14", `\fBpassArgs\fR`, `\fBdefault\-route\fR`, ".SH TROUBLESHOOTING")
 	requirePage(t, dir+"/man1/allocnet-map.1", `\-\-watch[=duration]`, "(without a value: 2s)")

@@ -34,6 +34,10 @@ also examines what plugins made on the host.
 the text is made to fit; a pipe gets complete IDs. NO_COLOR turns colours off. In a locale
 without UTF-8 the lines are drawn in ASCII.
 
+With --denied it also has the flows that isolation denied, as the agent of this host was told
+of them ("allocnet events"), if one of their ends is drawn: as lines at the end, and with
+--format dot as edges.
+
 With a filter, only the networks that the selected attachments use are drawn, and the one of
 the flag --network. The first characters of an ID are enough for --allocation.`
 
@@ -43,6 +47,8 @@ type mapFlags struct {
 	filter
 	cli.Display
 	allocation, format string
+	denied             bool
+	socket             cli.AgentSocket
 }
 
 func newMap(s *cli.Settings) *cobra.Command {
@@ -61,6 +67,8 @@ func newMap(s *cli.Settings) *cobra.Command {
 	f.register(cmd.Flags())
 	f.Register(cmd, "IDs")
 	cmd.Flags().StringVar(&f.allocation, "allocation", "", "only this allocation; the first characters of its ID are enough (default: all)")
+	cmd.Flags().BoolVar(&f.denied, "denied", false, "also draw flows that isolation denied, which the agent knows")
+	f.socket.Register(cmd)
 	cmd.Flags().StringVar(&f.format, "format", mapFormats[0], "form of the map: "+strings.Join(mapFormats, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("allocation", s.Completion(recordedIDs)) // fails only for a flag that does not exist
 	return cmd
@@ -92,10 +100,25 @@ func (f *mapFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 	h := hostmap.Host{Name: host, Engine: engine, Shared: cluster.PoolUsage, Select: f.selected, ShowsUnused: f.showsUnused,
 		Catalog: func() (*cniconf.Catalog, error) { return cniconf.Load(s.ConfDirs()...) },
 	}
+	if f.denied {
+		h.Denied = f.deniedFlows
+	}
 	return f.Show(cmd, s.JSON || f.format == "json", func(ctx context.Context) (cli.View, error) {
 		m, err := hostmap.Read(ctx, h)
 		return f.view(m), err
 	})
+}
+
+// deniedFlows asks the agent.
+func (f *mapFlags) deniedFlows(ctx context.Context) ([]hook.DeniedFlow, error) {
+	all, err := f.socket.Client().Denied(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if all.Deaf != "" {
+		err = fmt.Errorf("the agent is not told of them: %s", all.Deaf)
+	}
+	return all.Flows, err
 }
 
 // selected returns an allocation with the attachments that are selected; nil for one

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,9 @@ type networkJSON struct {
 	CNIVersion   string   `json:"cniVersion"`
 	Plugins      []string `json:"plugins"`
 	Capabilities []string `json:"capabilities"`
-	Ready        ready    `json:"ready"`
+	// Subnets are those of the pools of host-local and allocnet-ipam.
+	Subnets []netip.Prefix `json:"subnets"`
+	Ready   ready          `json:"ready"`
 	// Executor is what executes the network.
 	Executor state.Executor `json:"executor"`
 	// WhyPlugins is why its plugins are executed; empty if they are not.
@@ -62,7 +65,7 @@ func (r ready) cell() cli.Cell {
 	case readyUnknown:
 		return cli.Coloured(cli.Yellow, "unknown")
 	}
-	return cli.Text("not reported")
+	return cli.Coloured(cli.Green, "installed")
 }
 
 // catalogJSON has the CNI configuration directories as --json prints them.
@@ -90,11 +93,16 @@ type networkDetailJSON struct {
 
 const networksLong = `List the networks of the CNI configuration directories with their plugins and
 capabilities, and the errors of invalid files. With a NAME, show one network in full.
+The command can be called network, too.
 The exit code is 1 if a file is invalid, a plugin or a master is missing, or a network is
 not ready.
 
-READY is the answer of the network's plugins to STATUS: yes or no. Before CNI 1.1 there
-is no STATUS, so that such a network shows "not reported" if its plugins are installed.
+READY is the answer of the network's plugins to STATUS: yes or no, with the reason below.
+Before CNI 1.1 there is no STATUS: such a network shows "installed" if its file is valid
+and its plugins are there.
+
+SUBNETS are those of host-local and allocnet-ipam. On a terminal without room the table has
+less than in a pipe; with a NAME all is shown.
 
 --namespace and --job select the networks whose rules allow a job of this namespace or
 name to attach. A template of --template gets what --json prints, with the same keys.`
@@ -107,9 +115,10 @@ type networksFlags struct {
 func newNetworks(s *cli.Settings) *cobra.Command {
 	var f networksFlags
 	cmd := &cobra.Command{
-		Use:   "networks [NAME]",
-		Short: "List the networks of the CNI configuration directories",
-		Long:  networksLong,
+		Use:     "networks [NAME]",
+		Aliases: []string{"network"},
+		Short:   "List, create and remove networks of the CNI configuration directories",
+		Long:    networksLong,
 		Example: `  allocnet networks
   allocnet networks web
   allocnet networks --namespace prod -q
@@ -121,6 +130,23 @@ func newNetworks(s *cli.Settings) *cobra.Command {
 	f.Register(cmd, "names")
 	cmd.Flags().StringVar(&f.identity.Namespace, "namespace", "", "only networks that jobs of this Nomad namespace may attach (default: all)")
 	cmd.Flags().StringVar(&f.identity.Job, "job", "", "only networks that this Nomad job may attach (default: all)")
+	cmd.AddCommand(newNetworkCreate(s), newNetworkInspect(s), newNetworkRemove(s))
+	return cmd
+}
+
+// newNetworkInspect is networks NAME, which has no name of a command for a network.
+func newNetworkInspect(s *cli.Settings) *cobra.Command {
+	var f networksFlags
+	cmd := &cobra.Command{
+		Use:   "inspect NAME",
+		Short: "Show one network in full, as networks NAME does",
+		Example: `  allocnet network inspect web
+  allocnet network inspect web --json`,
+		Args:              cli.WantArguments(1, 1, "the name of the network"),
+		ValidArgsFunction: s.CompleteFirst(networkNames),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	f.Register(cmd, "names")
 	return cmd
 }
 
@@ -147,12 +173,8 @@ func (f *networksFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) 
 }
 
 func printCatalog(w io.Writer, t cli.Terminal, all catalogJSON) error {
-	table := cli.NewTable("NETWORK", "CNI", "READY", "EXECUTOR", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
 	remarks := []string{"policy of this host: " + all.Policy}
 	for _, n := range all.Networks {
-		table = append(table, []cli.Cell{
-			cli.Text(n.Name), cli.Text(n.CNIVersion), n.Ready.cell(), cli.Text(string(n.Executor)), cli.Text(strings.Join(n.Plugins, ",")), cli.Text(cli.OrDash(strings.Join(n.Capabilities, ","))), cli.Text(n.Policy), cli.Text(n.Path),
-		})
 		if n.Problem != "" {
 			remarks = append(remarks, n.Problem)
 		}
@@ -169,10 +191,46 @@ func printCatalog(w io.Writer, t cli.Terminal, all catalogJSON) error {
 	for _, e := range all.Exposed {
 		remarks = append(remarks, "warning: "+e.Problem())
 	}
-	if err := table.Print(w, t.Colours); err != nil {
+	if err := catalogTable(t, all.Networks).Print(w, t.Colours); err != nil {
 		return err
 	}
 	return cli.PrintLines(w, remarks...)
+}
+
+// catalogTable returns all that is known for a pipe. For a terminal it has what fits: else without capabilities and file, which
+// the view of one network has, and with several lines for a network.
+func catalogTable(t cli.Terminal, networks []networkJSON) cli.Table {
+	full := cli.NewTable("NETWORK", "CNI", "READY", "EXECUTOR", "SUBNETS", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
+	for _, n := range networks {
+		full = append(full, []cli.Cell{
+			cli.Text(n.Name), cli.Text(n.CNIVersion), n.Ready.cell(), cli.Text(string(n.Executor)), cli.Text(cli.OrDash(strings.Join(cli.Texts(n.Subnets), ","))),
+			cli.Text(strings.Join(n.Plugins, ",")), cli.Text(cli.OrDash(strings.Join(n.Capabilities, ","))), cli.Text(n.Policy), cli.Text(n.Path),
+		})
+	}
+	if t.Columns == 0 || full.Width() <= t.Columns {
+		return full
+	}
+	narrow := cli.NewTable("NETWORK", "READY", "SUBNETS", "PLUGINS", "POLICY")
+	for _, n := range networks {
+		subnets := cli.Coloured("", cli.Texts(n.Subnets)...)
+		if len(n.Subnets) == 0 {
+			subnets = cli.Text("-")
+		}
+		narrow = append(narrow, []cli.Cell{
+			cli.Text(n.Name), n.Ready.cell(), subnets, wrapped(strings.Join(n.Plugins, " "), pluginColumns), wrapped(n.Policy, policyColumns),
+		})
+	}
+	return narrow
+}
+
+// Columns of a terminal that the narrow table has for plugins and rules.
+const (
+	pluginColumns = 14
+	policyColumns = 22
+)
+
+func wrapped(text string, columns int) cli.Cell {
+	return cli.Coloured("", wrap(text, columns)...)
 }
 
 func printNetwork(w io.Writer, t cli.Terminal, n networkDetailJSON) error {
@@ -183,7 +241,7 @@ func printNetwork(w io.Writer, t cli.Terminal, n networkDetailJSON) error {
 	}{
 		{"Network", cli.Text(n.Name)}, {"File", cli.Text(n.Path)}, {"CNI version", cli.Text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", cli.Text(n.Problem)},
 		{"Executor", cli.Text(string(n.Executor))}, {"Why plugins", cli.Text(n.WhyPlugins)},
-		{"Plugins", cli.Text(strings.Join(n.Plugins, ","))}, {"Capabilities", cli.Text(cli.OrDash(strings.Join(n.Capabilities, ",")))},
+		{"Subnets", cli.Text(strings.Join(cli.Texts(n.Subnets), ", "))}, {"Plugins", cli.Text(strings.Join(n.Plugins, ","))}, {"Capabilities", cli.Text(cli.OrDash(strings.Join(n.Capabilities, ",")))},
 		{"Policy", cli.Text(n.Policy)}, {"Policy of this host", cli.Text(n.HostPolicy)}, {"Not used", cli.Coloured("", n.Shadowed...)}, {"Warning", cli.Text(n.Warning)}, {"Mistakes", cli.Coloured("", n.Warnings...)},
 	} {
 		if strings.Join(row.value.Lines, "") != "" {

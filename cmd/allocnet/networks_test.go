@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/state"
 )
 
 // offering returns the offer of a host with networks, whose plugin is installed.
@@ -104,7 +106,7 @@ func TestOneNetwork(t *testing.T) {
 	if err := v.Table(&out, cli.Terminal{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"prod.conflist\n", "Ready                not reported\n", "namespaces prod\n", "unrestricted (/etc/allocnet/policy.json)", "\n      \"type\": \"dummy\"\n"} {
+	for _, want := range []string{"prod.conflist\n", "Ready                installed\n", "namespaces prod\n", "unrestricted (/etc/allocnet/policy.json)", "\n      \"type\": \"dummy\"\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -115,5 +117,30 @@ func TestOneNetwork(t *testing.T) {
 	}
 	if _, err := o.viewOne(&cli.Settings{}, "gone"); cli.ExitCode(err) != cli.ExitFailed {
 		t.Errorf("a missing plugin: %v", err)
+	}
+}
+
+// TestNetworksOnTerminal: a table fits 80 columns, also with long names; a pipe gets all.
+func TestNetworksOnTerminal(t *testing.T) {
+	all := catalogJSON{Networks: []networkJSON{{
+		Name: "replication", Path: "/opt/cni/config/20-replication.conflist", CNIVersion: "1.0.0", Plugins: []string{"bridge", "portmap", "firewall", "tuning"},
+		Capabilities: []string{"portMappings", "ips"}, Subnets: []netip.Prefix{netip.MustParsePrefix("10.200.100.0/24"), netip.MustParsePrefix("fd00:200:100::/64")},
+		Ready: notReported, Executor: state.InProcess, Policy: "namespaces prod, staging; jobs db-*; ips; at most 12 attachments",
+	}, {Name: "lan", Plugins: []string{"macvlan"}, Ready: notReady, Policy: "unrestricted"}}}
+	for columns, want := range map[int][]string{80: {"fd00:200:100::/64", "SUBNETS", "portmap\n", "namespaces prod,"}, 0: {"CAPABILITIES", "portMappings,ips", "20-replication.conflist", "10.200.100.0/24,fd00:200:100::/64"}} {
+		var out bytes.Buffer
+		if err := printCatalog(&out, cli.Terminal{Columns: columns}, all); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if columns > 0 && len(strings.TrimSuffix(line, "\n")) > columns {
+				t.Errorf("longer than %d columns: %q", columns, line)
+			}
+		}
+		for _, text := range want {
+			if !strings.Contains(strings.ReplaceAll(out.String(), " \n", "\n"), strings.TrimSuffix(text, "\n")) {
+				t.Errorf("%d columns: no %q in\n%s", columns, text, &out)
+			}
+		}
 	}
 }

@@ -96,7 +96,7 @@ func (o offer) permits(n *cniconf.Network, identity policy.Identity) bool {
 
 // describe returns a network; the error is why it cannot be attached.
 func (o offer) describe(n *cniconf.Network, err error) networkJSON {
-	network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Ready: notReady}
+	network := networkJSON{Name: n.Name, Path: n.Path, CNIVersion: n.List.CNIVersion, Plugins: n.PluginTypes(), Capabilities: n.Capabilities(), Subnets: n.Subnets(), Ready: notReady}
 	rules, malformed := policy.Of(n)
 	network.Policy = rules.Describe()
 	if malformed != nil {

@@ -28,7 +28,7 @@ Exit codes:
   2  refused: wrong usage, or a request that cannot be met; nothing was done
   3  the allocation is not set up here
   4  of policy test: it is denied
-run and systemd-run --wait return the exit code of their command.`
+run, exec and systemd-run --wait return the exit code of their command.`
 
 // execute runs the program and returns its exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -57,12 +57,12 @@ func newRoot(s *cli.Settings) *cobra.Command {
 }
 
 func addCommands(s *cli.Settings, root *cobra.Command) {
-	cli.WithCommands(root, newRetry(s))
+	cli.WithCommands(root, newRetry(s), cli.NewAnnounce())
 	for _, group := range []struct {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newMap(s), newCheck(s), newRepair(s), newEvents(s)}},
+		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newMap(s), newCheck(s), traffic.NewReach(s, recordedIDs), newExec(s), newCapture(s), newRepair(s), newEvents(s)}},
 		{"networks", "Networks:", []*cobra.Command{newNetworks(s), traffic.NewPolicy(s, recordedIDs), newConf(s), cluster.NewIPAM(s), cluster.New(s)}},
 		{"host", "The host:", []*cobra.Command{newDoctor(s), newUI(s), newGC(s), newCleanup(s)}},
 		{"integrations", "Daemon and integrations:", []*cobra.Command{newAgent(s), newPlugin(s), newSystemdRun(s)}},

@@ -164,6 +164,9 @@ func start(command *exec.Cmd, a *hook.Allocation, stderr io.Writer) error {
 	}
 	defer ns.Close()           //nolint:errcheck // only entered
 	err = ns.Do(func() error { // a child is in the namespaces of the thread that makes it
+		if a.ResolvConf == "" { // another program made the namespace
+			return command.Start()
+		}
 		if err := resolvconf.MountOver(a.ResolvConf); err != nil {
 			cli.PrintError(stderr, fmt.Sprintf("the command has the resolv.conf of the host: %v", err)) // as ip netns exec does
 		}

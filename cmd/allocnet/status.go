@@ -28,6 +28,9 @@ On a terminal, Nomad's IDs are shortened, and the table is made to fit; --full s
 all columns with complete IDs, as a pipe gets them. NO_COLOR turns colours off.
 --network and --phase also leave the other attachments of an allocation out.
 
+Root also sees, of one allocation and with --json, what isolation has dropped of each
+attachment: packets to it and from it that were denied, and those that it has forged.
+
 A template of --template gets what --json prints, with the same keys: a list, or one
 object if an ID is given.`
 
@@ -84,6 +87,9 @@ func (f *statusFlags) viewOne(ctx context.Context, engine *hook.Engine, prefix s
 	if err != nil {
 		return cli.View{}, err
 	}
+	if err := addDenied(ctx, engine, a); err != nil {
+		return cli.View{}, err
+	}
 	if a = f.selected(engine.Current(a)); a == nil {
 		return cli.View{}, cli.Usage(fmt.Errorf("allocation %s has no attachment that the filters select", id))
 	}
@@ -108,7 +114,16 @@ func (f *statusFlags) viewAll(ctx context.Context, engine *hook.Engine) (cli.Vie
 			selected = append(selected, a)
 		}
 	}
+	errs = append(errs, addDenied(ctx, engine, selected...))
 	return f.view(selected, ids), errors.Join(errs...)
+}
+
+// addDenied fills in what isolation has dropped, which only root can read.
+func addDenied(ctx context.Context, engine *hook.Engine, all ...*hook.Allocation) error {
+	if cli.RequireRoot() != nil {
+		return nil
+	}
+	return engine.AddDenied(ctx, all...)
 }
 
 // view shows allocations. Shortened IDs differ from those of all allocations.

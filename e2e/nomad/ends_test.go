@@ -24,22 +24,44 @@ const extra = `"storage,mgmt"`
 // documented returns the HCL of docs/nomad.md that follows a mark.
 func documented(t *testing.T, mark string) string {
 	t.Helper()
-	block := regexp.MustCompile("(?s)<!-- " + mark + " -->\n *```hcl\n(.*?)```").FindStringSubmatch(read(t, "../../docs/nomad.md"))
+	return documentedIn(t, "nomad.md", mark)
+}
+
+// documentedIn is documented of another page.
+func documentedIn(t *testing.T, page, mark string) string {
+	t.Helper()
+	block := regexp.MustCompile("(?s)<!-- " + mark + " -->\n *```(?:hcl|sh)\n(.*?)```").FindStringSubmatch(read(t, "../../docs/"+page))
 	if block == nil {
-		t.Fatalf("docs/nomad.md has nothing with the mark %q", mark)
+		t.Fatalf("docs/%s has nothing with the mark %q", page, mark)
 	}
 	return block[1]
 }
 
-// testExamples plans and runs every example job, and that of docs/nomad.md, in the form of the
+// documentedVLAN returns the network of docs/vlan.md, on the link of the tests.
+func documentedVLAN(t *testing.T) string {
+	t.Helper()
+	_, text, _ := strings.Cut(documentedIn(t, "vlan.md", "tested: network"), "<<'END'\n")
+	text, _, _ = strings.Cut(text, "   END\n")
+	return strings.Replace(text, "eno1.100", "uplink", 1)
+}
+
+// jobPages are those whose jobs testExamples runs, under the names of the jobs.
+var jobPages = map[string]string{"db": "nomad.md", "two": "two-networks.md", "vlan": "vlan.md"}
+
+// testExamples plans and runs every example job, and those of the documents, in the form of the
 // agent's jobs. Jobs for the driver are run by e2e/driver.
 func testExamples(a *agent) {
 	mark, jobs := "job", "../../dist/jobs/*.nomad.hcl"
 	if a.arguments {
 		mark, jobs = "arguments job", "../../dist/jobs/arguments/*.nomad.hcl"
 	}
-	sandbox.WriteFile(a, dir+"/db.nomad.hcl", documented(a.T, "tested: "+mark))
-	for _, file := range append(glob(a.T, jobs), dir+"/db.nomad.hcl") {
+	files := glob(a.T, jobs)
+	for name, page := range jobPages {
+		file := dir + "/" + name + ".nomad.hcl"
+		sandbox.WriteFile(a, file, documentedIn(a.T, page, "tested: "+mark))
+		files = append(files, file)
+	}
+	for _, file := range files {
 		if text := read(a, file); strings.Contains(text, `"allocnet"`) || strings.Contains(text, "connect {") {
 			continue // testConnect, and e2e/driver
 		}

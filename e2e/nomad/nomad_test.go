@@ -91,6 +91,7 @@ func writeNetworks(t *testing.T) []string {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		sandbox.WriteFile(t, filepath.Join(confDir, filepath.Base(file)), read(t, file))
 	}
+	sandbox.WriteFile(t, ownDir+"/47-lan100.conflist", documentedVLAN(t))
 	return []string{allocnet, "conf", "generate", "web", "--conf-dir", ownDir + ":" + confDir, "--plugin-dir", plugins + ":" + sandbox.PluginDir()}
 }
 

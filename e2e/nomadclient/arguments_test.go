@@ -73,15 +73,17 @@ func (h *host) requireStatusFile(a *nomadclient.Allocation) {
 	}
 }
 
-// jobs returns the groups of every example with CNI arguments, and of those in docs/nomad.md.
+// jobs returns the groups of every example with CNI arguments, and of those in the documents.
 func jobs(t *testing.T) (groups []nomadclient.Group) {
 	t.Helper()
 	var texts []string
 	for _, file := range glob(t, "../../dist/jobs/arguments/*.nomad.hcl") {
 		texts = append(texts, read(t, file))
 	}
-	for _, block := range regexp.MustCompile("(?s)```hcl\n(job .*?)```").FindAllStringSubmatch(read(t, "../../docs/nomad.md"), -1) {
-		texts = append(texts, block[1])
+	for _, page := range []string{"README.md", "docs/nomad.md", "docs/two-networks.md", "docs/vlan.md"} {
+		for _, block := range regexp.MustCompile("(?s)```hcl\n *(job .*?)```").FindAllStringSubmatch(read(t, "../../"+page), -1) {
+			texts = append(texts, block[1])
+		}
 	}
 	for _, text := range texts {
 		if !strings.Contains(text, "cni {") {
@@ -99,7 +101,7 @@ func jobs(t *testing.T) (groups []nomadclient.Group) {
 // TestExamples runs every example job with CNI arguments.
 func TestExamples(t *testing.T) {
 	examples := jobs(t)
-	if len(examples) < 5 {
+	if len(examples) < 8 {
 		t.Errorf("%d examples have CNI arguments, want more", len(examples))
 	}
 	oldestAndNewest(t, func(h *host) {

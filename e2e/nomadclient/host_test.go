@@ -74,6 +74,7 @@ func newHost(t *testing.T, version nomad.Version) *host {
 	for _, file := range glob(t, "../../dist/conf/*.conflist") {
 		h.write(confDir+"/"+filepath.Base(file), read(t, file))
 	}
+	h.write(ownDir+"/47-lan100.conflist", documentedVLAN(t))
 	h.allocnet(h.generate()...)
 	warm.Do(h.warm)
 	before := sandbox.Inventory(t)
@@ -82,6 +83,17 @@ func newHost(t *testing.T, version nomad.Version) *host {
 		h.requireNoState()
 	})
 	return h
+}
+
+// documentedVLAN returns the network of docs/vlan.md, on the link of the tests.
+func documentedVLAN(t *testing.T) string {
+	t.Helper()
+	_, text, _ := strings.Cut(read(t, "../../docs/vlan.md"), "30-lan100.conflist <<'END'\n")
+	text, _, found := strings.Cut(text, "   END\n")
+	if !found {
+		t.Fatal("docs/vlan.md has no network")
+	}
+	return strings.Replace(text, "eno1.100", "uplink", 1)
 }
 
 // requireSame waits until the host is as it was. A test that has failed does not wait.

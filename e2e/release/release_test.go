@@ -37,7 +37,7 @@ var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AA
 
 // TestMain: what is built depends on all that dist/release.sh reads.
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.MainOutside(m.Run, "dist", "docs", "LICENSE", "README.md", "CHANGELOG.md", "go.mod", "internal/version/version.go", "build/tools/nfpm", "build/tools/sbom"))
+	os.Exit(sandbox.MainOutside(m.Run, "dist", "docs", "LICENSE", "README.md", "SECURITY.md", "GOVERNANCE.md", "CHANGELOG.md", "go.mod", "internal/version/version.go", "build/tools/nfpm", "build/tools/sbom"))
 }
 
 // TestLongRelease builds a release, and examines each of its files.

@@ -16,7 +16,7 @@ var networks = []string{"auto-ptp", "auto-bridge", "routed-ptp", "routed-bridge"
 // configurations are the plugins of the networks. Bridges have the MTU that docs/cluster.md
 // says, and the others rely on path MTU discovery.
 func configurations() map[string]string {
-	plugins := map[string]string{small: smallPlugin}
+	plugins := map[string]string{small: smallPlugin, apart: apartPlugin}
 	for i, name := range networks {
 		mode, plugin, _ := strings.Cut(name, "-")
 		kind := `"type": "ptp"`

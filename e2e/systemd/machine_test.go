@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 			_, _ = fmt.Fprintln(os.Stderr, err)
 		}
 		return code
-	}, "dist", "docs", "LICENSE", "README.md", "CHANGELOG.md", "build/tools/nfpm", "build/systemd/.built"))
+	}, "dist", "docs", "LICENSE", "README.md", "SECURITY.md", "GOVERNANCE.md", "CHANGELOG.md", "build/tools/nfpm", "build/systemd/.built"))
 }
 
 func prepare(run func() int) (int, error) {

@@ -84,3 +84,35 @@ func TestNeighbor(t *testing.T) {
 		}
 	}
 }
+
+// TestAnnouncement: what an interface says of its addresses, which detection takes for a conflict.
+func TestAnnouncement(t *testing.T) {
+	four := announcementOf(own, netip.MustParseAddr("10.0.0.5"))
+	if got, want := hex.EncodeToString(four.packet), "00010800060400010200000000010a0000050000000000000a000005"; got != want {
+		t.Errorf("the announcement is %s, want %s", got, want)
+	}
+	if !arpConflict(four.packet, other, netip.MustParseAddr("10.0.0.5")) {
+		t.Error("another host does not see a conflict with it")
+	}
+	six := announcementOf(own, netip.MustParseAddr("fd00::5"))
+	if sum := checksum(six.packet); sum != 0 { // over a packet with its checksum
+		t.Errorf("the checksum is wrong by %#x", sum)
+	}
+	message := six.packet[headerLength:]
+	if message[0] != neighborAdvertise || message[4] != overrides || !bytes.Equal(message[neighborMessage:], append([]byte{targetOption, 1}, own...)) {
+		t.Errorf("the message is %x", message)
+	}
+	if !neighborConflict(six.packet, solicitation(netip.MustParseAddr("fd00::5")), netip.MustParseAddr("fd00::5")) {
+		t.Error("another host does not see a conflict with it")
+	}
+}
+
+// TestTentative: by the kernel's table.
+func TestTentative(t *testing.T) {
+	const table = "fd000000000000000000000000000005 02 40 00 c0     eth0\nfd000000000000000000000000000006 02 40 00 80     eth0\nfd000000000000000000000000000007 02 40 00 88     eth0\n"
+	for address, want := range map[string]bool{"fd00::5": true, "fd00::6": false, "fd00::7": true, "fd00::8": false} {
+		if got := isTentative(table, netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s: %t", address, got)
+		}
+	}
+}

@@ -20,7 +20,7 @@ import (
 var called = map[string]string{
 	"agent/api.CodeFailed": "clients of the agent compare with its codes",
 	".Error":               "error", ".Is": "errors.Is", ".Unwrap": "errors.Is",
-	".String": "fmt.Stringer", ".UnmarshalJSON": "encoding/json", ".UnmarshalText": "encoding.TextUnmarshaler",
+	".MarshalText": "encoding.TextMarshaler", ".String": "fmt.Stringer", ".MarshalJSON": "encoding/json", ".UnmarshalJSON": "encoding/json", ".UnmarshalText": "encoding.TextUnmarshaler",
 	".FindInPath":                   "invoke.Exec of libcni",
 	"tools/nomad/discover.Discover": "Nomad",
 	".Reserve":                      "host-local's Store", ".LastReservedIP": "host-local's Store",

@@ -53,6 +53,9 @@ var formats = map[string]string{
 	"networkstatus name":                                           "- for tasks",
 	"nomad c.path(id)":                                             "- Nomad is asked again",
 	"state i.file()":                                               "- of one boot, and made anew from the operator's files",
+	"state i.learned(pool)":                                        "- what the agent learns again from other hosts",
+	"state i.learning()":                                           "- empty",
+	"state i.preparedFile()":                                       "- read by no build but the one that wrote it",
 	"state j.path()":                                               "format",
 	"state path":                                                   "- lines of text without a version",
 }

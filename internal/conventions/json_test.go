@@ -29,7 +29,7 @@ var foreignKeys = map[string][]string{
 	// The CNI specification's GC.
 	"cniplugin.conf": {"cni.dev/valid-attachments"},
 	// The plugin vlan's.
-	"cniconf.Plugin": {"vlanId"},
+	"cniconf.Plugin": {"vlanId"}, "cniconf.draftPlugin": {"vlanId"},
 	// libcni's cache.
 	"cleanup.cached":            {"containerId"},
 	"hook/internal/cache.entry": {"containerId"},

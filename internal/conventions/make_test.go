@@ -48,7 +48,7 @@ func TestHalfMade(t *testing.T) {
 
 // TestToolsNeedNoCompiler: set-up builds them while it installs a compiler, which works some seconds after it is there.
 func TestToolsNeedNoCompiler(t *testing.T) {
-	for _, name := range []string{"golangci-lint", "actionlint", "benchstat", "nfpm", "sbom"} {
+	for _, name := range []string{"golangci-lint", "actionlint", "benchstat", "nfpm", "sbom", "site"} {
 		seen := filepath.Join(t.TempDir(), "cgo")
 		if _, err := runMake(t, "tools/"+name, map[string]string{"go": "case $1 in build) echo $CGO_ENABLED >" + seen + ";; esac"}); err != nil {
 			t.Error(err)

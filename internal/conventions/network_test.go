@@ -19,7 +19,7 @@ var (
 )
 
 // made matches the networks that a document has its reader make.
-var made = regexp.MustCompile(`(?m)^ +"name": "([^"]+)"|conf generate [a-z]+ --name ([a-z]+)`)
+var made = regexp.MustCompile(`(?m)^ +"name": "([^"]+)"|(?:conf generate [a-z]+ --name|network create) ([a-z]+)`)
 
 // TestExampleNetworks: the networks of all examples are in dist/conf, so that the examples
 // work with it, or are made by the document.

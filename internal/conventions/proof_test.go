@@ -13,7 +13,7 @@ import (
 // TestSecurityPage: each control of the threat model names tests that exist, and each fuzz target proves a control.
 func TestSecurityPage(t *testing.T) {
 	sources := folders(t, `_test\.go$`)
-	rows := between(t, "../../docs/security.md", "## Controls", "## The operator's part")
+	rows := between(t, "../../docs/security.md", "## Appendix: controls", "## How these tests are run")
 	requireTests(t, sources, rows)
 	targets := regexp.MustCompile(`(?m)^func (Fuzz[A-Za-z]+)\(`)
 	for dir, source := range sources {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/icmp"
@@ -30,6 +31,8 @@ type Request struct {
 	Device string
 	// Source is the address that the reply is sent to. Not valid: the kernel selects it.
 	Source netip.Addr
+	// Size is the length of the IP packet, which nothing on the way may take apart. 0: it is short.
+	Size int
 }
 
 // ErrSilent is returned if no reply came in time.
@@ -44,7 +47,7 @@ func Ping(ctx context.Context, r Request) (time.Duration, error) {
 	defer conn.Close()                                                               //nolint:errcheck // nothing is left to write
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends what waits
 	defer stop()
-	echo := &icmp.Echo{ID: int(rand.Uint32N(1 << 16)), Seq: int(rand.Uint32N(1 << 16)), Data: []byte("allocnet")}
+	echo := &icmp.Echo{ID: int(rand.Uint32N(1 << 16)), Seq: int(rand.Uint32N(1 << 16)), Data: r.payload()}
 	message := icmp.Message{Type: r.kinds().request, Body: echo}
 	data, err := message.Marshal(nil) // the kernel adds the checksum of ICMPv6
 	if err != nil {
@@ -58,6 +61,16 @@ func Ping(ctx context.Context, r Request) (time.Duration, error) {
 		return 0, fmt.Errorf("%s: %w", r.Target, err)
 	}
 	return time.Since(began), nil
+}
+
+// payload is what follows the headers of IP and ICMP.
+func (r Request) payload() []byte {
+	data := []byte("allocnet")
+	headers := ipv4.HeaderLen + 8
+	if r.Target.Is6() {
+		headers = ipv6.HeaderLen + 8
+	}
+	return append(data, make([]byte, max(0, r.Size-headers-len(data)))...)
 }
 
 // unwrapped is the error of the system alone: net's repeats the addresses.
@@ -88,7 +101,21 @@ func (r Request) listen(ctx context.Context) (net.PacketConn, error) {
 	if r.Source.IsValid() {
 		source = r.Source.String()
 	}
-	return (&net.ListenConfig{}).ListenPacket(ctx, r.kinds().network, source)
+	config := net.ListenConfig{}
+	if r.Size > 0 {
+		config.Control = r.forbidFragments
+	}
+	return config.ListenPacket(ctx, r.kinds().network, source)
+}
+
+// forbidFragments has the packets leave whole or not at all, whatever was learned of the way.
+func (r Request) forbidFragments(_, _ string, raw syscall.RawConn) (err error) {
+	level, option, value := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE
+	if r.Target.Is6() {
+		level, option, value = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE
+	}
+	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, value) })
+	return errors.Join(failed, err)
 }
 
 func (r Request) write(conn net.PacketConn, data []byte) error {
@@ -126,7 +153,7 @@ func (r Request) index() (int, error) {
 
 // await reads until the reply comes. The socket gets the replies to others, too.
 func (r Request) await(conn net.PacketConn, sent *icmp.Echo) error {
-	buffer := make([]byte, 1500)
+	buffer := make([]byte, max(1500, r.Size))
 	k := r.kinds()
 	for {
 		n, from, err := conn.ReadFrom(buffer)

@@ -42,6 +42,26 @@ func TestRootPing(t *testing.T) {
 	}
 }
 
+// TestRootSize: a packet has the size that is asked for, and one that does not fit is not taken apart.
+func TestRootSize(t *testing.T) {
+	roottest.Require(t)
+	for _, target := range []string{"127.0.0.1", "::1"} {
+		r := Request{Target: netip.MustParseAddr(target), Size: 65535} // lo has 65536
+		if target == "::1" {
+			r.Size = 65536
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		if _, err := Ping(ctx, r); err != nil {
+			t.Errorf("%s: %d bytes: %v", target, r.Size, err)
+		}
+		r.Size = 70000
+		if _, err := Ping(ctx, r); !errors.Is(err, unix.EMSGSIZE) {
+			t.Errorf("%s: %d bytes: %v, want EMSGSIZE", target, r.Size, err)
+		}
+		stop()
+	}
+}
+
 // TestNotPermitted: without the right to send, the error is that of the system.
 func TestNotPermitted(t *testing.T) {
 	var err error

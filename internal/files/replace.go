@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options are the properties of a file. The zero value is a file of mode 0600 whose
@@ -29,6 +31,8 @@ type Options struct {
 	// False: the callers hold a lock, and the next writer removes the temporary
 	// file of a killed one.
 	Unlocked bool
+	// New makes a file, and fails with fs.ErrExist where there is one. False: it is replaced.
+	New bool
 }
 
 // Replace replaces the file at path. A symbolic link at path is replaced, not
@@ -95,6 +99,8 @@ func OfTemporary(name string) (of string, ok bool) {
 type directory interface {
 	create(name string, mode fs.FileMode) (file, error)
 	rename(from, to string) error
+	// renameNew fails with fs.ErrExist where there is a file.
+	renameNew(from, to string) error
 	remove(name string) error
 	sync() error
 }
@@ -114,8 +120,12 @@ func write(dir directory, name string, data []byte, o Options) error {
 	if err == nil {
 		err = writeNew(dir, temporary, data, o)
 	}
+	rename := dir.rename
+	if o.New {
+		rename = dir.renameNew
+	}
 	if err == nil {
-		err = dir.rename(temporary, name)
+		err = rename(temporary, name)
 	}
 	if err != nil {
 		return errors.Join(err, dir.remove(temporary))
@@ -160,6 +170,15 @@ func (r root) create(name string, mode fs.FileMode) (file, error) {
 }
 
 func (r root) rename(from, to string) error { return r.dir.Rename(from, to) }
+
+func (r root) renameNew(from, to string) error {
+	opened, err := r.dir.Open(".")
+	if err != nil {
+		return err
+	}
+	fd := int(opened.Fd())
+	return errors.Join(unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE), opened.Close())
+}
 
 // remove removes a temporary file, and a directory that another user of the
 // directory made in its place.

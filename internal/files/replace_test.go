@@ -56,6 +56,10 @@ func (r *recorder) rename(from, to string) error {
 	return errors.Join(r.step("rename"), r.whenWell(func() error { return r.directory.rename(from, to) }))
 }
 
+func (r *recorder) renameNew(from, to string) error {
+	return errors.Join(r.step("rename new"), r.whenWell(func() error { return r.directory.renameNew(from, to) }))
+}
+
 func (r *recorder) remove(name string) error {
 	return errors.Join(r.step("remove"), r.whenWell(func() error { return r.directory.remove(name) }))
 }
@@ -130,6 +134,7 @@ func TestSteps(t *testing.T) {
 		want    []string
 	}{
 		"plain":   {Options{}, []string{"remove", "create", "write", "chmod", "close", "rename"}},
+		"new":     {Options{New: true}, []string{"remove", "create", "write", "chmod", "close", "rename new"}},
 		"durable": {Options{Durable: true}, []string{"remove", "create", "write", "chmod", "sync file", "close", "rename", "sync directory"}},
 	} {
 		r := &recorder{directory: root{openRoot(t, t.TempDir())}}
@@ -222,6 +227,23 @@ func TestLinksAreReplaced(t *testing.T) {
 	}
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || content(t, path) != "new" {
 		t.Errorf("%s is %v, %v, want a file with the new content", path, info, err)
+	}
+}
+
+// TestNew: what is at the path stays, also a link that leads nowhere, and nothing is left beside it.
+func TestNew(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "f"), filepath.Join(dir, "link")
+	if err := errors.Join(Replace(path, []byte("first"), Options{New: true}), os.Symlink("nowhere", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, taken := range []string{path, link} {
+		if err := Replace(taken, []byte("second"), Options{New: true, Unlocked: true}); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: %v, want fs.ErrExist", taken, err)
+		}
+	}
+	if got := names(t, dir); content(t, path) != "first" || len(got) != 2 {
+		t.Errorf("%q with %q, want the first file and the link", got, content(t, path))
 	}
 }
 

@@ -36,8 +36,8 @@ type Chain struct {
 	Fresh bool
 	// IPv6Off has ADD make interfaces without IPv6.
 	IPv6Off bool
-	// Isolation is plugin.Call.Isolation.
-	Isolation *plugin.Isolation
+	// Seams are what calls have of the engine.
+	Seams plugin.Seams
 
 	changes plugin.Changes
 }
@@ -93,7 +93,8 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 		return nil, err
 	}
 	c.changes.Rules.Kind, c.changes.Rules.Handles, c.changes.Rules.Fresh, c.changes.Rules.Repair = c.IPTables, c.RuleHandles, c.Fresh, c.Repair
-	call.Changes, call.IPAM, call.Repair, call.IPv6Off, call.Isolation = &c.changes, c.ipam, c.Repair, c.IPv6Off, c.Isolation
+	call.Changes, call.IPAM, call.Repair, call.IPv6Off = &c.changes, c.ipam, c.Repair, c.IPv6Off
+	call.Isolation, call.Lease = c.Seams.Isolation, c.Seams.Lease
 	p, ok := plugins[name]
 	if !ok {
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "plugin type "+name+" is not executed in process", "")

@@ -19,7 +19,11 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/tuning"
 )
 
-const ownIPAM = "allocnet-ipam"
+// Types of IPAM that are looked for by name.
+const (
+	ownIPAM  = "allocnet-ipam"
+	dhcpIPAM = "dhcp"
+)
 
 // plugins are the types that a chain may have.
 var plugins = map[string]plugin.Type{
@@ -38,6 +42,7 @@ var plugins = map[string]plugin.Type{
 // its caller.
 var ipams = map[string]plugin.Type{
 	ownIPAM:      {Config: func() any { return &json.RawMessage{} }, Understands: understandsOwnIPAM},
+	dhcpIPAM:     ipam.DHCP,
 	"host-local": ipam.HostLocal,
 	"static":     ipam.Static,
 }

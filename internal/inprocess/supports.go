@@ -36,7 +36,7 @@ func Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
 			return err
 		}
 	}
-	return nil
+	return supportsLease(list)
 }
 
 func unsupported(plugin, reason string) error { return fmt.Errorf("plugin %q: %s", plugin, reason) }
@@ -131,7 +131,7 @@ func decodeStrictly(config []byte, into any) error {
 }
 
 // otherKeys are those that reference plugins have and that are not executed in process.
-var otherKeys = map[string][]string{"bridge": {"macspoofchk"}}
+var otherKeys = map[string][]string{"bridge": {"macspoofchk"}, dhcpIPAM: {"daemonSocketPath", "priority", "provide", "request"}}
 
 // Mistakes returns the keys that neither the reference plugin knows nor this package, and those
 // that are there twice, of a plugin's configuration as it is written. Of other plugins there are
@@ -156,7 +156,7 @@ func Mistakes(name, ipamName string, text strictjson.Text) ([]*strictjson.Mistak
 			continue
 		}
 		further, err := m.Value.Check(strictjson.Form{
-			Of: ipamName, Into: ipam.Config(), Ignore: isRemark,
+			Of: ipamName, Into: ipam.Config(), Ignore: func(key string) bool { return isRemark(key) || slices.Contains(otherKeys[ipamName], key) },
 			Instead: map[reflect.Type]reflect.Type{reflect.TypeFor[types.Route](): reflect.TypeFor[routeKeys]()},
 		})
 		if err != nil {

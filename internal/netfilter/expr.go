@@ -95,6 +95,28 @@ func localMatch(address *expr.Fib) []expr.Any {
 	}
 }
 
+// PortRangeMatch compares the destination port of packets of a protocol with a range.
+func PortRangeMatch(protocol byte, first, last uint16) []expr.Any {
+	match := PortMatch(protocol, first)
+	match[len(match)-1] = &expr.Range{Op: expr.CmpOpEq, Register: Register, FromData: binaryutil.BigEndian.PutUint16(first), ToData: binaryutil.BigEndian.PutUint16(last)}
+	return match
+}
+
+// DNATAddress translates the address of the destination, and leaves the port.
+func DNATAddress(ip net.IP) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: Register, Data: IPBytes(ip)},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(numbers[FamilyOf(ip)]), RegAddrMin: Register},
+	}
+}
+
+// SNAT translates the address of the source, and leaves the port if no other flow has it.
+func SNAT(ip net.IP) []expr.Any {
+	translation := DNATAddress(ip)
+	translation[1].(*expr.NAT).Type = expr.NATTypeSourceNAT
+	return translation
+}
+
 // DNAT translates the destination.
 func DNAT(ip net.IP, port uint16) []expr.Any {
 	return []expr.Any{

@@ -36,6 +36,11 @@ func KeyVerdict(set string, parts ...KeyPart) []expr.Any {
 	return append(loadKey(parts), &expr.Lookup{SourceRegister: Register, SetName: set, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true})
 }
 
+// KeyValue loads the value that a map has for the key into Register, and matches if it has the key.
+func KeyValue(set string, parts ...KeyPart) []expr.Any {
+	return append(loadKey(parts), &expr.Lookup{SourceRegister: Register, SetName: set, DestRegister: Register, IsDestRegSet: true})
+}
+
 // loadKey loads the parts one after another, each into registers of its own.
 func loadKey(parts []KeyPart) []expr.Any {
 	var exprs []expr.Any

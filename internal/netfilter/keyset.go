@@ -20,6 +20,10 @@ type KeySet struct {
 	Key []KeyType
 	// IsMap is whether elements have a verdict.
 	IsMap bool
+	// Data is the type of the value that each element has instead. The zero value: none has one.
+	Data KeyType
+	// Counts is whether elements count the packets that are looked up and found.
+	Counts bool
 	// HasRanges is whether an element begins a range of keys, which the next one ends. A key has one part then.
 	HasRanges bool
 }
@@ -32,8 +36,15 @@ type Element struct {
 	// Verdict is that of a map, and Chain where it leads.
 	Verdict expr.VerdictKind
 	Chain   string
+	// Data is that of a map of values.
+	Data    []byte
 	Comment string
+	// Counted is what it has counted since it is there.
+	Counted Counted
 }
+
+// Counted are packets, and the bytes of them.
+type Counted struct{ Packets, Bytes uint64 }
 
 // KeyType is what a part of a key is to nft, which shows it so.
 type KeyType struct {
@@ -63,11 +74,15 @@ const (
 	hostOrder = 1
 	bigEndian = 2
 
-	setKeyByteOrder = 0
-	setKeyTypeOf    = 3
-	setComment      = 7
-	concatenation   = 13
+	setKeyByteOrder  = 0
+	setDataByteOrder = 1
+	setKeyTypeOf     = 3
+	setComment       = 7
+	concatenation    = 13
 )
+
+// setExpr is an attribute of <linux/netfilter/nf_tables.h> that package unix lacks: what each element of a set has.
+const setExpr = 17
 
 // typeBits is how many bits of the type of a key each of its parts has.
 const typeBits = 6
@@ -90,6 +105,9 @@ func (s *KeySet) userData() []byte {
 		order = s.Key[0].byteOrder
 	}
 	data := userdata.AppendUint32(nil, setKeyByteOrder, order)
+	if s.Data.length > 0 {
+		data = userdata.AppendUint32(data, setDataByteOrder, s.Data.byteOrder)
+	}
 	if slices.ContainsFunc(s.Key, func(k KeyType) bool { return k.number == TargetAddress6.number }) {
 		var parts []byte
 		for i, part := range s.Key {
@@ -117,6 +135,15 @@ func (b *Batch) AddKeySet(t *Table, s *KeySet) {
 	if s.IsMap {
 		flags |= unix.NFT_SET_MAP
 		attrs = append(attrs, number(unix.NFTA_SET_DATA_TYPE, unix.NFT_DATA_VERDICT), number(unix.NFTA_SET_DATA_LEN, 0))
+	}
+	if s.Data.length > 0 {
+		flags |= unix.NFT_SET_MAP
+		attrs = append(attrs, number(unix.NFTA_SET_DATA_TYPE, s.Data.number), number(unix.NFTA_SET_DATA_LEN, uint32(s.Data.length)))
+	}
+	if s.Counts {
+		counter, err := expr.Marshal(byte(numbers[t.Family]), &expr.Counter{})
+		b.fail(err)
+		attrs = append(attrs, netlink.Attribute{Type: unix.NLA_F_NESTED | setExpr, Data: counter})
 	}
 	if s.HasRanges {
 		flags |= unix.NFT_SET_INTERVAL
@@ -162,6 +189,9 @@ func (b *Batch) element(e *Element) []netlink.Attribute {
 			verdict = append(verdict, text(unix.NFTA_VERDICT_CHAIN, e.Chain))
 		}
 		attrs = append(attrs, b.nested(unix.NFTA_SET_ELEM_DATA, b.nested(unix.NFTA_DATA_VERDICT, verdict...)))
+	}
+	if e.Data != nil {
+		attrs = append(attrs, b.nested(unix.NFTA_SET_ELEM_DATA, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.Data}))
 	}
 	return withComment(attrs, unix.NFTA_SET_ELEM_USERDATA, e.Comment)
 }
@@ -216,6 +246,12 @@ func newElement(data []byte) Element {
 	if verdict := valueOf(data, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VERDICT); verdict != nil {
 		e.Verdict = expr.VerdictKind(int32(binary.BigEndian.Uint32(valueOf(verdict, unix.NFTA_VERDICT_CODE))))
 		e.Chain = stringOf(verdict, unix.NFTA_VERDICT_CHAIN)
+	}
+	if value := valueOf(data, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE); value != nil {
+		e.Data = slices.Clone(value)
+	}
+	if counter := valueOf(data, unix.NFTA_SET_ELEM_EXPR, unix.NFTA_EXPR_DATA); counter != nil {
+		e.Counted = Counted{longOf(counter, unix.NFTA_COUNTER_PACKETS), longOf(counter, unix.NFTA_COUNTER_BYTES)}
 	}
 	return e
 }

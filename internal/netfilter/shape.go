@@ -68,6 +68,15 @@ func numberOf(data []byte, wanted uint16) uint32 {
 	return binary.BigEndian.Uint32(value)
 }
 
+// longOf returns an attribute that is a number of 8 bytes, 0 if there is none.
+func longOf(data []byte, wanted uint16) uint64 {
+	value := valueOf(data, wanted)
+	if len(value) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(value)
+}
+
 // Addresses returns the sources that a rule compares with, whole addresses alone, and those that it translates destinations to.
 func (r ListedRule) Addresses() []netip.Addr {
 	var all []netip.Addr

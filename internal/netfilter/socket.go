@@ -95,15 +95,15 @@ func (s *Socket) send(b *Batch) error {
 	return err
 }
 
-// Accepts tells whether the kernel could make a table with its rules. It discards a batch that does not end.
-func (s *Socket) Accepts(t *Table) bool {
+// Try tells whether the kernel could make a table with its rules; else the error is why not. It discards a batch that does not end.
+func (s *Socket) Try(t *Table) error {
 	b := &Batch{}
 	b.newTable(t)
 	if b.err != nil {
-		return false
+		return b.err
 	}
 	_, err := s.execute(append([]netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...), len(b.messages))
-	return err == nil
+	return err
 }
 
 // execute sends the messages of a batch, and awaits the answer to the last that changes something. It returns the rules that the

@@ -43,6 +43,21 @@ func PortsOf(bridge netlink.Link) ([]netlink.Link, error) {
 	return slices.DeleteFunc(links, func(l netlink.Link) bool { return l.Attrs().MasterIndex != bridge.Attrs().Index }), nil
 }
 
+// PortNames returns the names of the ports of a bridge that are no ends of veth pairs; none if there is no such bridge.
+func PortNames(bridgeName string) (names []string, err error) {
+	link, err := linkNamed(bridgeName)
+	if err != nil || link == nil {
+		return nil, err
+	}
+	ports, err := PortsOf(link)
+	for _, port := range ports {
+		if port.Type() != "veth" {
+			names = append(names, port.Attrs().Name)
+		}
+	}
+	return names, err
+}
+
 // defaultMTU is that of a veth.
 const defaultMTU = 1500
 

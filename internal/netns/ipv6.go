@@ -86,6 +86,15 @@ func (n *Namespace) SetParameter(path, value string) error {
 	return withParameters(n, func(s *sysctl.Tree) error { return s.Set(path, value) })
 }
 
+// Parameter returns a parameter of the namespace.
+func (n *Namespace) Parameter(path string) (value string, err error) {
+	err = withParameters(n, func(s *sysctl.Tree) (err error) {
+		value, err = s.Get(path)
+		return err
+	})
+	return value, err
+}
+
 // withParameters calls f in a namespace, with its parameters.
 func withParameters(n *Namespace, f func(s *sysctl.Tree) error) error {
 	return n.Do(func() error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/isolation"
@@ -28,6 +29,9 @@ var (
 func (t *table) matchSelector(s *isolation.Selector, v *ip, at side) (_ match, ok bool) {
 	if selectsAll(s) {
 		return nil, true
+	}
+	if s.Host { // what it sends comes from no interface
+		return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, make([]byte, unix.IFNAMSIZ)...), true
 	}
 	if hasPatterns(s) {
 		name := setOf(s) + v.suffix
@@ -98,7 +102,7 @@ func (t *table) egressChain(r *ruleset, rules []int) string {
 			lines = append(lines, t.lines("egress "+e.Name+", DNS", &isolation.Selector{}, ofDestination, dns, goBack)...)
 		}
 	}
-	t.chain(name, shortened("egress "+strings.Join(names, ", ")), append(lines, rule("2: no rule egress has it", drop))...)
+	t.chain(name, shortened("egress "+strings.Join(names, ", ")), append(lines, rule("2: no rule egress has it", deniedFor(isolation.ByEgress)))...)
 	return name
 }
 
@@ -142,10 +146,10 @@ func (t *table) networkChain(network string) {
 	for _, v := range ips {
 		t.set(netfilter.KeySet{Name: name + "-" + v.suffix, Comment: shortened(network), Key: []netfilter.KeyType{netfilter.LinkName, v.address}})
 		own = append(own, rule("of the same network", v.is(), netfilter.KeyIn(name+"-"+v.suffix, true, inLink, v.source()), accept))
-		others = append(others, rule("5: of another network", v.is(), netfilter.KeyIn(members+v.suffix, true, inLink, v.source()), drop))
+		others = append(others, rule("5: of another network", v.is(), netfilter.KeyIn(members+v.suffix, true, inLink, v.source()), deniedFor(isolation.ByNetwork)))
 	}
 	t.set(netfilter.KeySet{Name: name + "-links", Comment: shortened(network), Key: linkSet})
-	others = append(others, rule("5: from another network, with another address", netfilter.KeyIn(links, true, inLink), netfilter.KeyIn(name+"-links", false, inLink), drop))
+	others = append(others, rule("5: from another network, with another address", netfilter.KeyIn(links, true, inLink), netfilter.KeyIn(name+"-links", false, inLink), deniedFor(isolation.ByNetwork)))
 	t.chain(name, shortened("5: to the network "+network), slices.Concat(own, others)...)
 }
 

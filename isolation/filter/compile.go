@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"net"
 	"slices"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -23,14 +24,17 @@ type host struct {
 // families are those of the tables.
 var families = []netfilter.Family{netfilter.INet, netfilter.Bridge}
 
-// isNeeded is whether anything of the state needs tables. Rules allow by themselves let through what nothing denies.
+// isNeeded is whether anything of the state needs tables. Rules allow by themselves let through what nothing denies, and attachments on
+// other hosts are kept apart there.
 func (s *State) isNeeded() bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.isIsolated() || m.Antispoof }) ||
-		len(s.Members) > 0 && len(s.Rules.Egress) > 0
+	return slices.ContainsFunc(s.Members, func(m Member) bool {
+		return !m.isRemote() && (m.isIsolated() || m.Antispoof || len(s.Rules.Egress) > 0)
+	})
 }
 
 // compile makes all of a state. Of sets of selectors it has those of attachments, and others that are there: chains have lines for those, too.
-func compile(s State, there *listing) *host {
+// ofBridges are the MACs of bridges.
+func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *host {
 	h := &host{of: map[string][]placed{}, bridges: map[string]bool{}}
 	if !s.isNeeded() {
 		return h
@@ -55,7 +59,7 @@ func compile(s State, there *listing) *host {
 			in.networkChain(m.Network)
 		}
 		h.bridges[m.Bridge] = h.bridges[m.Bridge] || m.isApart(k)
-		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k)...)
+		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k, ofBridges[m.Bridge])...)
 	}
 	for _, k := range kinds { // all sets of selectors are there
 		if len(k.allow) > 0 {

@@ -15,12 +15,16 @@
 // What is on a bridge and may not reach its neighbours, because its network is strict or a rule egress selects it, is apart: the bridge
 // forwards nothing from it or to it, the host answers for its neighbours (proxy ARP and NDP), and routes what rules allow.
 //
-// A neighbour that has known another one before this became apart asks for it again when the kernel does, after seconds: until
-// then it sends to a MAC to which the bridge forwards nothing. On a bridge with a port to other machines the host answers for none.
+// A neighbour that has known another one before this became apart asks for it again when the kernel does, after seconds: what it
+// sends to that MAC until then is made a frame to the bridge, which is routed as well. On a bridge with a port to other machines the host
+// answers for none.
 //
 // Where bridges give their packets to the rules of IP (br_netfilter), those to a published port of a neighbour are translated and then
 // forwarded by the bridge, not routed. Such packets get a priority by which the bridge lets them through; they have been filtered
 // as packets of IP. Ports with the flag isolated would not let them through.
+//
+// What is dropped by rules and levels, or as forged, is looked up once more, in sets whose elements count it for attachments, and of some of it the
+// kernel tells in a group of NFLOG: what passes costs nothing more.
 //
 // Elements have the ID of their attachment as the comment. A host without tables has no isolation, which costs one look.
 package filter

@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"net"
 	"net/netip"
 
 	"github.com/google/nftables/expr"
@@ -42,6 +43,17 @@ func (e *elements) addLink(set string) {
 	}
 }
 
+// addLinks adds what is for all that comes by its interface, with whatever address.
+func (e *elements) addLinks() {
+	e.addLink(links)
+	if e.isIsolated() {
+		e.addLink(isolatedLinks)
+	}
+	if e.Level == isolation.Network {
+		e.addLink(networkSets(e.Network) + "-links")
+	}
+}
+
 // isIsolated is whether its network has a level but none.
 func (m *Member) isIsolated() bool { return m.Level != isolation.None && m.Level != "" }
 
@@ -57,8 +69,8 @@ func suffixOf(a netip.Addr) string {
 	return ip6.suffix
 }
 
-// elementsOf returns those that an attachment has to have, as far as it is known.
-func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
+// elementsOf returns those that an attachment has to have, as far as it is known. gateway is the MAC of its bridge.
+func (r *ruleset) elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []placed {
 	e := &elements{Member: m}
 	if m.Antispoof && m.End != "" {
 		e.guard()
@@ -66,15 +78,15 @@ func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
 	if m.isApart(k) {
 		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: ownerText(m.ID) + onBridge + m.Bridge}, netfilter.LinkKey(m.End))
 	}
-	if m.Link == "" {
+	e.neighbour(k, gateway)
+	if m.link() == "" {
 		return e.all
 	}
-	e.addLink(links)
-	if m.isIsolated() {
-		e.addLink(isolatedLinks)
+	if !m.isRemote() {
+		e.addLinks()
 	}
-	if m.Level == isolation.Network {
-		e.addLink(networkSets(m.Network) + "-links")
+	if m.NoHost {
+		e.addLink(noHost)
 	}
 	egressChain := r.egressClass(k.egress)
 	for _, a := range m.sources() {
@@ -85,14 +97,20 @@ func (r *ruleset) elementsOf(m *Member, k *kind) []placed {
 
 // addAddress adds the elements of the table inet for an address. That of the link is one of a source only: nothing is routed to it.
 func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain string) {
-	v, key := suffixOf(a), [][]byte{netfilter.LinkKey(e.Link), a.AsSlice()}
+	v, key := suffixOf(a), [][]byte{netfilter.LinkKey(e.link()), a.AsSlice()}
 	if egressChain != "" {
 		e.add(netfilter.INet, egress+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: egressChain}, key...)
+	}
+	if e.NoHost {
+		e.add(netfilter.INet, noHost+v, netfilter.Element{}, key...)
 	}
 	if a.IsLinkLocalUnicast() && a.Is6() {
 		return
 	}
 	e.add(netfilter.INet, members+v, netfilter.Element{}, key...)
+	if !e.isRemote() { // what its host drops is counted there
+		e.add(netfilter.INet, denied+v, netfilter.Element{}, key...)
+	}
 	if e.isIsolated() {
 		e.add(netfilter.INet, isolated+v, netfilter.Element{}, key...)
 	}
@@ -118,6 +136,7 @@ func (e *elements) guard() {
 		family = netfilter.Bridge
 	}
 	e.add(family, guarded, netfilter.Element{}, end)
+	e.add(family, forged, netfilter.Element{}, end)
 	if e.Bridge != "" {
 		if len(e.MAC) != macLength { // it is recorded, and not made yet: nothing comes from it
 			return

@@ -32,7 +32,7 @@ func TestPartlyKnown(t *testing.T) {
 					lose()
 				}
 			}
-			h := compile(State{r.Rules, []Member{m}}, nil)
+			h := compile(State{r.Rules, []Member{m}}, nil, map[string]net.HardwareAddr{"br0": {2, 0, 0, 0, 0, 9}})
 			isGuarded := false
 			for _, p := range h.of[m.ID] {
 				if want := keyLength(p.set); len(p.Key) != want || len(p.Comment) > 127 {
@@ -56,6 +56,8 @@ func keyLength(set string) int {
 		return 16 + 8 + 4
 	case set == near:
 		return 4
+	case set == neighbours || set == neighboursApart:
+		return 6
 	case set == targets || strings.HasSuffix(set, ip6.suffix):
 		return 16 + 16
 	case strings.HasSuffix(set, ip4.suffix):

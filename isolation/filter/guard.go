@@ -44,7 +44,7 @@ func (t *table) guardChains(is func(*ip) match, isTarget match) {
 		guard(&ip4, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp4...)),
 		guard(&ip4, "its own, but no queries for listeners", protocol(expr.CmpOpEq, unix.IPPROTO_IGMP), header(0, expr.CmpOpNeq, 0x11)),
 		guard(&ip4, "further fragments", match{load(expr.PayloadBaseNetworkHeader, 6, 2)}, masked([]byte{0x1f, 0xff}, expr.CmpOpNeq)),
-		rule("forged IPv4", drop))
+		rule("forged IPv4", goTo(forged)))
 	isICMP := protocol(expr.CmpOpEq, ip6.icmp)
 	types := func(first, last byte) match {
 		if first == last {
@@ -71,5 +71,5 @@ func (t *table) guardChains(is func(*ip) match, isTarget match) {
 		fromNone("what it listens to", types(listenerReport2, listenerReport2)),
 		fromNone("solicitations of routers", types(routerSolicitation, routerSolicitation)),
 		guard(&ip6, "further fragments", match{&expr.Exthdr{DestRegister: netfilter.Register, Type: 44, Offset: 2, Len: 2, Op: expr.ExthdrOpIpv6}}, masked([]byte{0xff, 0xf8}, expr.CmpOpNeq)),
-		rule("forged IPv6", drop))
+		rule("forged IPv6", goTo(forged)))
 }

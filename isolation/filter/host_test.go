@@ -60,11 +60,11 @@ func (h *testHost) in(t testing.TB, n *netns.Namespace, do func() error) {
 	}
 }
 
-// bridge makes a bridge with gateways.
+// bridge makes a bridge with gateways, and a MAC that it keeps, as plugins do.
 func (h *testHost) bridge(t *testing.T, name string, gateways ...string) {
 	t.Helper()
 	h.in(t, h.Namespace, func() error {
-		run(t, "ip", "link", "add", name, "type", "bridge")
+		run(t, "ip", "link", "add", name, "address", fmt.Sprintf("02:00:00:00:02:%02x", name[len(name)-1]), "type", "bridge")
 		run(t, "ip", "link", "set", name, "up")
 		for _, gateway := range gateways {
 			run(t, "ip", "addr", "add", gateway, "dev", name, "nodad")

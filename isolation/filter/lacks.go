@@ -28,7 +28,11 @@ func (Kernel) Lacks(ctx context.Context, state State) (map[string][]string, erro
 	if err != nil {
 		return nil, err
 	}
-	lacks, h := map[string][]string{}, compile(state, found[netfilter.INet])
+	ofBridges, err := bridgeMACs(state.Members)
+	if err != nil {
+		return nil, err
+	}
+	lacks, h := map[string][]string{}, compile(state, found[netfilter.INet], ofBridges)
 	for _, f := range families {
 		l := cmp.Or(found[f], &listing{})
 		ofAll := h.tables[f].lacking(l)
@@ -89,11 +93,10 @@ func (h *host) lackingProxies(lacks map[string][]string) error {
 		if err != nil {
 			return err
 		}
-		var has []netip.Addr
+		has := map[netip.Addr]bool{}
 		for _, n := range found {
-			if a, ok := netip.AddrFromSlice(n.IP); ok {
-				has = append(has, a)
-			}
+			a, _ := netip.AddrFromSlice(n.IP)
+			has[a] = true
 		}
 		isOn := isRouted(bridgeName)
 		for i := range h.members {
@@ -105,7 +108,7 @@ func (h *host) lackingProxies(lacks map[string][]string) error {
 				lacks[m.ID] = append(lacks[m.ID], "proxy_arp_pvlan of "+bridgeName)
 			}
 			for _, a := range m.Addresses {
-				if a.Unmap().Is6() && !slices.Contains(has, a) {
+				if a.Unmap().Is6() && !has[a] {
 					lacks[m.ID] = append(lacks[m.ID], fmt.Sprintf("proxy of %s on %s", a, bridgeName))
 				}
 			}

@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -78,10 +79,10 @@ func (l *listing) lacksChain(c *netfilter.Chain) bool {
 	return !ok || !slices.EqualFunc(comments, c.Rules, func(comment string, r netfilter.Rule) bool { return comment == r.Comment })
 }
 
-// lacksElement tells whether an element is missing, or has another verdict or comment.
+// lacksElement tells whether an element is missing, or has another verdict, value or comment.
 func (l *listing) lacksElement(set string, e netfilter.Element) bool {
 	found, ok := l.sets[set][identity(e)]
-	return !ok || found.Verdict != e.Verdict || found.Chain != e.Chain || found.Comment != e.Comment
+	return !ok || found.Verdict != e.Verdict || found.Chain != e.Chain || !bytes.Equal(found.Data, e.Data) || found.Comment != e.Comment
 }
 
 // selectorSets are the names of the sets of selectors, without their family.

@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 
@@ -31,7 +32,16 @@ type Member struct {
 	MAC net.HardwareAddr
 	// Antispoof is whether the end is guarded.
 	Antispoof bool
+	// Via is the interface of the host by which packets of an attachment on another host are routed. With another address than its own
+	// a packet that comes by it is of none, and so is one with its address that comes by another interface.
+	Via string
 }
+
+// isRemote is whether it is on another host.
+func (m *Member) isRemote() bool { return isolation.IsRemote(m.ID) }
+
+// link is the interface that its packets are routed by.
+func (m *Member) link() string { return cmp.Or(m.Link, m.Via) }
 
 const macLength = 6
 

@@ -80,7 +80,7 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 
 // removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
 func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
-	all := r.elementsOf(m, r.kindOf(&m.Member))
+	all := r.elementsOf(m, r.kindOf(&m.Member), anyGateway)
 	if len(all) == 0 {
 		return unix.ENOENT
 	}
@@ -164,7 +164,7 @@ func removeUnused(s *netfilter.Socket, hasEgress bool) error {
 		for _, f := range families {
 			for _, set := range sets {
 				found, err := s.Elements(&netfilter.Table{Family: f, Name: name}, set)
-				if err != nil || len(found) > 0 {
+				if err != nil || slices.ContainsFunc(found, isLocal) {
 					return err
 				}
 			}
@@ -186,6 +186,9 @@ func removeUnused(s *netfilter.Socket, hasEgress bool) error {
 	return err
 }
 
+// isLocal tells whether an element is of an attachment of this host.
+func isLocal(e netfilter.Element) bool { return !isolation.IsRemote(ownerOf(e)) }
+
 // Owners returns the IDs of the attachments that have something in the tables.
 func Owners(ctx context.Context) (ids []string, err error) {
 	s, err := netfilter.Dial(ctx)
@@ -200,7 +203,9 @@ func Owners(ctx context.Context) (ids []string, err error) {
 				return nil, err
 			}
 			for _, e := range found {
-				ids = append(ids, ownerOf(e))
+				if isLocal(e) {
+					ids = append(ids, ownerOf(e))
+				}
 			}
 		}
 	}

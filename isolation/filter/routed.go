@@ -58,9 +58,23 @@ func (h *host) route() error {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		failed = errors.Join(failed, setRouted(bridgeName, true), proxy(bridgeName, addresses))
+		failed = errors.Join(failed, setRouted(bridgeName, true), proxyMissing(bridgeName, addresses))
 	}
 	return failed
+}
+
+// proxyMissing has the host answer for addresses on a bridge for which it does not yet.
+func proxyMissing(bridgeName string, addresses []netip.Addr) error {
+	found, err := answered(bridgeName)
+	if err != nil {
+		return err
+	}
+	has := map[netip.Addr]bool{}
+	for _, n := range found {
+		a, _ := netip.AddrFromSlice(n.IP)
+		has[a] = true
+	}
+	return proxy(bridgeName, slices.DeleteFunc(addresses, func(a netip.Addr) bool { return has[a] }))
 }
 
 // checkPorts refuses a bridge with a port to other machines: the host would answer for these, too, and take their packets.

@@ -16,8 +16,6 @@ type ruleset struct {
 
 	// sum is that of all rules.
 	sum string
-	// allowTexts and egressTexts have what is in the rules, one text for each.
-	allowTexts, egressTexts [][]byte
 	// matched finds the selectors with patterns that packets are matched with: each has a set. to finds rules allow, from rules egress.
 	matched, to, from *index
 	isBuilt           bool
@@ -54,25 +52,16 @@ const textSize = 200
 
 func newRuleset(rules isolation.Rules) *ruleset {
 	r := &ruleset{Rules: rules}
-	all := make([]byte, 0, textSize*(len(rules.Allow)+len(rules.Egress)))
 	var to, from, matched []*isolation.Selector
 	for i := range rules.Allow {
 		a := &rules.Allow[i]
-		begin := len(all)
-		all = appendPorts(appendSelector(appendSelector(appendText(all, "allow", a.Name), &a.From), &a.To), a.Ports)
-		r.allowTexts = append(r.allowTexts, all[begin:])
 		to, matched = append(to, &a.To), append(matched, &a.From)
 	}
 	for i := range rules.Egress {
 		e := &rules.Egress[i]
-		begin := len(all)
-		all = appendPorts(appendSelector(appendSelector(appendText(all, "egress", e.Name), &e.From), &e.To), e.Ports)
-		if e.DNS {
-			all = append(all, "dns\n"...)
-		}
-		r.egressTexts = append(r.egressTexts, all[begin:])
 		from, matched = append(from, &e.From), append(matched, &e.To)
 	}
+	all, _ := rules.AppendBinary(make([]byte, 0, textSize*(len(to)+len(from)))) // it does not fail
 	isOfMembers := func(s *isolation.Selector) bool { return hasPatterns(s) || selectsAll(s) }
 	r.sum, r.to, r.from = sum(all), &index{selectors: to, isWanted: hasPatterns}, &index{selectors: from, isWanted: isOfMembers}
 	r.matched = &index{selectors: matched, isWanted: hasPatterns}
@@ -114,16 +103,31 @@ func (r *ruleset) kindOf(m *isolation.Member) *kind {
 }
 
 // allowClass is the name of the chain of rules allow, and egressClass that of rules egress; empty without rules.
-func (r *ruleset) allowClass(rules []int) string  { return class("allow-", r.allowTexts, rules) }
-func (r *ruleset) egressClass(rules []int) string { return class("egress-", r.egressTexts, rules) }
+func (r *ruleset) allowClass(rules []int) string {
+	return class("allow-", rules, func(all []byte, i int) []byte {
+		a := &r.Allow[i]
+		return appendPorts(appendSelector(appendSelector(appendText(all, "allow", a.Name), &a.From), &a.To), a.Ports)
+	})
+}
 
-func class(prefix string, texts [][]byte, rules []int) string {
+func (r *ruleset) egressClass(rules []int) string {
+	return class("egress-", rules, func(all []byte, i int) []byte {
+		e := &r.Egress[i]
+		all = appendPorts(appendSelector(appendSelector(appendText(all, "egress", e.Name), &e.From), &e.To), e.Ports)
+		if e.DNS {
+			all = append(all, "dns\n"...)
+		}
+		return all
+	})
+}
+
+func class(prefix string, rules []int, appendRule func([]byte, int) []byte) string {
 	if len(rules) == 0 {
 		return ""
 	}
 	var all []byte
 	for _, i := range rules {
-		all = append(all, texts[i]...)
+		all = appendRule(all, i)
 	}
 	return prefix + sum(all)
 }

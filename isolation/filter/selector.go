@@ -39,11 +39,11 @@ func matches(pattern, text string) bool {
 
 // selectsAll tells whether a selector selects everything, attachment or not.
 func selectsAll(s *isolation.Selector) bool {
-	return s.Job == "" && s.Namespace == "" && s.Group == "" && s.Network == "" && len(s.CIDRs) == 0
+	return s.Job == "" && s.Namespace == "" && s.Group == "" && s.Network == "" && len(s.CIDRs) == 0 && !s.Host
 }
 
 // hasPatterns tells whether a selector selects attachments, and nothing else.
-func hasPatterns(s *isolation.Selector) bool { return len(s.CIDRs) == 0 && !selectsAll(s) }
+func hasPatterns(s *isolation.Selector) bool { return len(s.CIDRs) == 0 && !s.Host && !selectsAll(s) }
 
 // appendText appends a text that differs for each other list of texts.
 func appendText(b []byte, texts ...string) []byte {
@@ -58,6 +58,9 @@ func appendSelector(b []byte, s *isolation.Selector) []byte {
 	b = appendText(b, s.Namespace, s.Job, s.Group, s.Network)
 	for _, cidr := range s.CIDRs {
 		b = cidr.AppendTo(append(b, ' '))
+	}
+	if s.Host {
+		b = append(b, " host"...)
 	}
 	return append(b, '\n')
 }

@@ -145,6 +145,7 @@ const (
 	links         = "links"
 	isolatedLinks = "isolated-links"
 	guarded       = "guarded"
+	noHost        = "no-host" // also of both families of addresses: attachments that the host does not reach
 	apart         = "apart"
 )
 
@@ -170,41 +171,31 @@ func inet() *table {
 	t := newTable(netfilter.INet, "isolation of allocations, by allocnet")
 	for _, v := range ips {
 		key := []netfilter.KeyType{netfilter.LinkName, v.address}
-		for _, name := range []string{members, isolated, own} {
+		for _, name := range []string{members, isolated, own, noHost} {
 			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key})
 		}
 		for _, name := range []string{allow, egress, level} {
 			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key, IsMap: true})
 		}
 	}
-	for _, name := range []string{links, isolatedLinks, guarded} {
+	for _, name := range []string{links, isolatedLinks, guarded, noHost} {
 		t.set(netfilter.KeySet{Name: name, Key: linkSet})
 	}
 	tracks := rule("established flows, and their errors", tracked(expr.CtKeySTATE, established|related), accept)
-	both := func(comment string, parts func(v *ip) match) (rules []netfilter.Rule) {
-		for _, v := range ips {
-			rules = append(rules, rule(comment, v.is(), parts(v)))
-		}
-		return rules
-	}
-	isEgress := both("2: egress of the source", func(v *ip) match { return netfilter.KeyVerdict(egress+v.suffix, inLink, v.source()) })
+	isAllowed := append(bothIPs("1: allowed to this attachment", func(v *ip) match { return netfilter.KeyVerdict(allow+v.suffix, outLink, v.destination()) }),
+		rule("1: allowed to this address", jump(reached)))
+	isPublished := rule("3: published ports", tracked(expr.CtKeySTATUS, translated), accept)
+	isEgress := bothIPs("2: egress of the source", func(v *ip) match { return netfilter.KeyVerdict(egress+v.suffix, inLink, v.source()) })
 	t.base("forward", nftables.ChainHookForward, before, slices.Concat(
 		withOptions(), []netfilter.Rule{tracks},
-		both("1: allowed to this attachment", func(v *ip) match { return netfilter.KeyVerdict(allow+v.suffix, outLink, v.destination()) }),
-		[]netfilter.Rule{rule("1: allowed to this address", jump(reached))},
-		isEgress,
-		[]netfilter.Rule{rule("3: published ports", tracked(expr.CtKeySTATUS, translated), accept)},
-		both("5 to 7: level of the destination's network", func(v *ip) match { return netfilter.KeyVerdict(level+v.suffix, outLink, v.destination()) }),
+		isAllowed, isEgress, []netfilter.Rule{isPublished},
+		bothIPs("5 to 7: level of the destination's network", func(v *ip) match { return netfilter.KeyVerdict(level+v.suffix, outLink, v.destination()) }),
 	)...)
 	discovery := slices.Concat(ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpGte, routerSolicitation), header(0, expr.CmpOpLte, neighbourAdvertisement), accept)
 	t.base("input", nftables.ChainHookInput, before, slices.Concat(
 		[]netfilter.Rule{tracks, rule("neighbour discovery", discovery), rule("1: allowed to this address", jump(reached))}, isEgress,
 	)...)
-	toLinks := netfilter.KeyIn(links, true, outLink)
-	t.base("output", nftables.ChainHookOutput, before,
-		rule("no redirects to neighbours that are apart", toLinks, ip4.is(), protocol(expr.CmpOpEq, ip4.icmp), header(0, expr.CmpOpEq, 5), drop),
-		rule("no redirects to neighbours that are apart", toLinks, ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, redirect), drop),
-	)
+	t.output(discovery, tracks, isAllowed, isPublished)
 	loopback := append(ip4.is(), load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127))
 	t.base("prerouting", nftables.ChainHookPrerouting, early,
 		rule("the host's loopback", netfilter.KeyIn(links, true, inLink), loopback, drop),
@@ -213,17 +204,43 @@ func inet() *table {
 	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart", netfilter.KeyIn(links, true, inLink),
 		tracked(expr.CtKeySTATUS, translated), match{&expr.Immediate{Register: netfilter.Register, Data: publishedBit},
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register}}))
-	t.chain("guard", "what an end of ptp may send", rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", drop))
+	t.chain("guard", "what an end of ptp may send", rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", goTo(forged)))
 	t.guardChains((*ip).is, targetOfAny)
 	t.chain(reached, "1: allowed to addresses")
-	t.chain("strict", "5 to 7: to networks of the level strict", rule("5 to 7: strict", drop))
+	t.deniedChains()
+	t.forgedChain()
+	t.chain("strict", "5 to 7: to networks of the level strict", rule("5 to 7: strict", deniedFor(isolation.ByStrict)))
 	t.chain("none", "5: to networks of the level none", append(
-		both("5: from an isolated network", func(v *ip) match {
-			return slices.Concat(netfilter.KeyIn(isolated+v.suffix, true, inLink, v.source()), drop)
+		bothIPs("5: from an isolated network", func(v *ip) match {
+			return slices.Concat(netfilter.KeyIn(isolated+v.suffix, true, inLink, v.source()), deniedFor(isolation.ByNetwork))
 		}),
-		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, inLink), drop),
+		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, inLink), deniedFor(isolation.ByNetwork)),
 	)...)
 	return t.seal()
+}
+
+// output adds the chain of what the host sends.
+func (t *table) output(discovery match, tracks netfilter.Rule, isAllowed []netfilter.Rule, isPublished netfilter.Rule) {
+	toLinks := netfilter.KeyIn(links, true, outLink)
+	t.base("output", nftables.ChainHookOutput, before,
+		rule("no redirects to neighbours that are apart", toLinks, ip4.is(), protocol(expr.CmpOpEq, ip4.icmp), header(0, expr.CmpOpEq, 5), drop),
+		rule("no redirects to neighbours that are apart", toLinks, ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, redirect), drop),
+		rule("4: from the host", netfilter.KeyIn(noHost, true, outLink), goTo("from-host")),
+	)
+	t.chain("from-host", "4: to attachments that the host does not reach", slices.Concat(
+		[]netfilter.Rule{tracks, rule("neighbour discovery", discovery)}, isAllowed, []netfilter.Rule{isPublished},
+		bothIPs("4: fromHost is false", func(v *ip) match {
+			return slices.Concat(netfilter.KeyIn(noHost+v.suffix, true, outLink, v.destination()), deniedFor(isolation.ByHost))
+		}),
+	)...)
+}
+
+// bothIPs are a rule for each version of IP.
+func bothIPs(comment string, parts func(v *ip) match) (rules []netfilter.Rule) {
+	for _, v := range ips {
+		rules = append(rules, rule(comment, v.is(), parts(v)))
+	}
+	return rules
 }
 
 // withOptions drops packets of IPv4 with options: one of them has the kernel send a packet on to another destination than this chain sees.
@@ -259,7 +276,7 @@ func bridge() *table {
 		compare(expr.CmpOpEq, 1, 0x80, 0xc2, 0, 0, 0)}
 	fromNone := match{load(expr.PayloadBaseNetworkHeader, ip6.from, 16), compare(expr.CmpOpEq, make([]byte, 16)...)}
 	t.base("input", nftables.ChainHookInput, early,
-		rule("frames for the bridge itself", isGuarded, toBridge, drop), // of spanning tree; they pass by prerouting
+		rule("frames for the bridge itself", isGuarded, toBridge, goTo(forged)), // of spanning tree; they pass by prerouting
 		rule("the host would answer for the neighbour itself", isApart, ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, drop),
 	)
 	t.base("forward", nftables.ChainHookForward, early,
@@ -269,16 +286,18 @@ func bridge() *table {
 		rule("neighbours that are not apart answer for themselves", netfilter.KeyIn(apart, false, outLink), isEtherType(arpType),
 			match{load(expr.PayloadBaseNetworkHeader, 6, 2), compare(expr.CmpOpEq, 0, 2)}, netfilter.KeyIn(near, true, arpSource), drop))
 	t.chain("guard", "what an end may send",
-		rule("another MAC", netfilter.KeyIn(macs, false, inLink, sourceMAC), drop),
+		rule("another MAC", netfilter.KeyIn(macs, false, inLink, sourceMAC), goTo(forged)),
 		rule("ARP", isEtherType(arpType), goTo("guard-arp")),
 		rule("IPv4", ip4.isFrame(), goTo("guard4")), rule("IPv6", ip6.isFrame(), goTo("guard6")),
-		rule("other protocols, and tagged frames", drop))
+		rule("other protocols, and tagged frames", goTo(forged)))
 	ethernet := match{load(expr.PayloadBaseNetworkHeader, 0, 6), compare(expr.CmpOpEq, 0, 1, 8, 0, 6, 4)}
 	probe := match{load(expr.PayloadBaseNetworkHeader, 14, 4), compare(expr.CmpOpEq, 0, 0, 0, 0)}
 	t.chain("guard-arp", "what ARP an end may send",
 		rule("of its own", isEtherType(arpType), ethernet, netfilter.KeyIn(senders, true, inLink, arpMAC, arpSource), accept),
 		rule("probes for its own", isEtherType(arpType), ethernet, probe, netfilter.KeyIn(senders, true, inLink, arpMAC, arpTarget), accept),
-		rule("forged ARP", drop))
+		rule("forged ARP", goTo(forged)))
+	t.forgedChain()
+	t.neighbourChain()
 	t.guardChains((*ip).isFrame, netfilter.KeyIn(targets, true, inLink, target))
 	return t.seal()
 }

@@ -40,7 +40,9 @@ func (Kernel) Guard(ctx context.Context, id, end, bridgeName string) error {
 			t.bring(b, nil)
 		}
 		b.AddTable(&t.Table) // one that is dormant wakes
-		b.AddElements(&t.Table, guarded, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: ownerText(id)}})
+		for _, set := range []string{guarded, forged} {
+			b.AddElements(&t.Table, set, []netfilter.Element{{Key: netfilter.LinkKey(end), Comment: ownerText(id)}})
+		}
 		return nil
 	})
 }
@@ -86,9 +88,13 @@ func (f Kernel) Add(ctx context.Context, rules isolation.Rules, m Member, state 
 		}
 	}
 	if isReady {
+		ofBridges, failed := bridgeMACs([]Member{m})
+		if failed != nil {
+			return failed
+		}
 		err = s.Change(func(b *netfilter.Batch) error {
 			r.expect(b)
-			for _, p := range r.elementsOf(&m, k) {
+			for _, p := range r.elementsOf(&m, k, ofBridges[m.Bridge]) {
 				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
 			}
 			return nil
@@ -146,7 +152,11 @@ func (Kernel) Apply(ctx context.Context, state Source) error {
 		if err != nil {
 			return err
 		}
-		before, h = found, compile(wanted, nil)
+		ofBridges, err := bridgeMACs(wanted.Members)
+		if err != nil {
+			return err
+		}
+		before, h = found, compile(wanted, nil, ofBridges)
 		for _, f := range families {
 			switch {
 			case h.tables != nil:

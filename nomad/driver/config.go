@@ -66,6 +66,7 @@ var taskSchema = object(map[string]*proto.Spec{
 		"mac":             attr("mac", "string"),
 		"mtu":             attr("mtu", "number"),
 		"ports":           attr("ports", "list(string)"),
+		"port_mappings":   attr("port_mappings", "list(map(string))"),
 		"default_route":   attr("default_route", "list(string)"),
 		"cni_args":        attr("cni_args", "list(map(string))"),
 		"infiniband_guid": attr("infiniband_guid", "string"),
@@ -87,14 +88,16 @@ type taskConfig struct {
 // networkConfig is a network block. Its label is the name of the network. The fields
 // are those of selection.Element.
 type networkConfig struct {
-	Interface      string           `codec:"interface"`
-	IPs            []string         `codec:"ips"`
-	MAC            string           `codec:"mac"`
-	MTU            int              `codec:"mtu"`
-	Ports          []string         `codec:"ports"`
-	DefaultRoute   []string         `codec:"default_route"`
-	InfinibandGUID string           `codec:"infiniband_guid"`
-	Bandwidth      *bandwidthConfig `codec:"bandwidth"`
+	Interface      string   `codec:"interface"`
+	IPs            []string `codec:"ips"`
+	MAC            string   `codec:"mac"`
+	MTU            int      `codec:"mtu"`
+	Ports          []string `codec:"ports"`
+	DefaultRoute   []string `codec:"default_route"`
+	InfinibandGUID string   `codec:"infiniband_guid"`
+	// PortMappings are ports of the host that the task chooses, and ranges of them.
+	PortMappings []map[string]string `codec:"port_mappings"`
+	Bandwidth    *bandwidthConfig    `codec:"bandwidth"`
 	// CNIArgs are several maps because Nomad hands a map of a job over as a list of them.
 	CNIArgs []map[string]string `codec:"cni_args"`
 	// Advertise makes the address on this network the task's address.
@@ -128,7 +131,12 @@ func (c taskConfig) elements() ([]selection.Element, error) {
 	}
 	var elements []selection.Element
 	for _, name := range c.names() {
-		elements = append(elements, c.Networks[name].element(name))
+		e := c.Networks[name].element(name)
+		var err error
+		if e.PortMappings, err = portMappings(name, c.Networks[name].PortMappings); err != nil {
+			return nil, err
+		}
+		elements = append(elements, e)
 	}
 	return elements, nil
 }

@@ -137,7 +137,7 @@ type network map[string]any
 func taskOf(t *testing.T, networks map[string]network) *proto.TaskConfig {
 	t.Helper()
 	for _, n := range networks {
-		for _, key := range []string{"interface", "ips", "mac", "mtu", "ports", "default_route", "cni_args", "infiniband_guid", "advertise", "bandwidth"} {
+		for _, key := range []string{"interface", "ips", "mac", "mtu", "ports", "default_route", "cni_args", "infiniband_guid", "advertise", "bandwidth", "port_mappings"} {
 			if _, ok := n[key]; !ok {
 				n[key] = nil
 			}
@@ -189,7 +189,7 @@ func TestSchemaAndCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	block := schema.GetSpec().GetObject().GetAttributes()["network"].GetBlockMap()
-	if !slices.Equal(block.GetLabels(), []string{"name"}) || len(block.GetNested().GetObject().GetAttributes()) != 10 {
+	if !slices.Equal(block.GetLabels(), []string{"name"}) || len(block.GetNested().GetObject().GetAttributes()) != 11 {
 		t.Errorf("schema %v", schema)
 	}
 	answer, err := drivertest.Capabilities(t.Context(), c, &emptypb.Empty{})

@@ -26,6 +26,7 @@ func (a *Agent) Fill(n int, now time.Time) {
 		{Kind: "chain", Where: "nat CNI-DN-8ce2a1f0b7d64c1e9f3a2", Allocation: "0f81c2aa-4b4e-4f7e-9d3c-1b0e6a52c7d1", Network: "web", Reason: "its allocation is dead", Error: "the chain is used by a rule of another program"},
 	}})
 	a.Set(api.PathMap, drawing(n))
+	a.Set(api.PathDenied, deniedFlows(n, now))
 	a.Set(api.PathRepair, damages(n, now))
 	for i := range 60 {
 		a.Emit(operation(i, now))
@@ -60,6 +61,9 @@ func Allocations(n int, now time.Time) []*api.Allocation {
 				{Network: "storage", Interface: "net1", Phase: allocation.Attached, Task: "sidecar", Attempts: 2, Created: created, Observed: api.Observed{MTU: 9000, Addresses: []netip.Prefix{address(10, 91, i, 26)}}},
 			},
 		}
+	}
+	if n > 0 {
+		all[0].Attachments[0].Denied = &api.Denied{Packets: 213, Bytes: 12780, Forged: 2}
 	}
 	if n > 3 {
 		all[1].Attachments[1].Phase = allocation.Adding
@@ -143,6 +147,19 @@ func damages(n int, now time.Time) api.Repair {
 		}},
 		Waiting: []api.WaitingRepair{{Allocation: all[0].ID, Repairs: 6}, {Allocation: all[n-1].ID, Repairs: 9}},
 	}
+}
+
+// deniedFlows are those of the first allocations.
+func deniedFlows(n int, now time.Time) api.DeniedFlows {
+	all := Allocations(n, now)
+	end := func(i int) api.FlowEnd {
+		a := all[i%n]
+		return api.FlowEnd{Address: a.Attachments[0].Addresses[0].Addr(), Allocation: a.ID, Interface: "eth0", Network: "web", Link: "web0"}
+	}
+	return api.DeniedFlows{Flows: []api.DeniedFlow{
+		{First: now.Add(-time.Hour), Last: now.Add(-time.Minute), Count: 212, From: end(1), To: end(0), Protocol: "tcp", Port: 5432, Reason: "strict"},
+		{First: now.Add(-time.Minute), Last: now, Count: 1, From: api.FlowEnd{Address: netip.MustParseAddr("198.51.100.7")}, To: end(0), Protocol: "icmp", Reason: "strict"},
+	}}
 }
 
 // details are those of an allocation, with a rule that is missing and a lease of another one.

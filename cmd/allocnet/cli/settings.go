@@ -213,14 +213,15 @@ func (s *Settings) Config(log hclog.Logger) (hook.Config, error) {
 		return hook.Config{}, Usage(fmt.Errorf("--call-timeout %s: want more than 0", s.CallTimeout))
 	}
 	return hook.Config{
-		ConfDirs:    s.ConfDirs(),
-		PluginDirs:  s.PluginDirs(),
-		Executor:    s.Executor,
-		StateDir:    s.StateDir,
-		CallTimeout: s.CallTimeout,
-		OwnerGone:   unit.Gone,
-		Connect:     func(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) },
-		Logger:      log,
+		ConfDirs:      s.ConfDirs(),
+		PluginDirs:    s.PluginDirs(),
+		Executor:      s.Executor,
+		StateDir:      s.StateDir,
+		CallTimeout:   s.CallTimeout,
+		OwnerGone:     unit.Gone,
+		Connect:       func(c *ipam.Config) plugin.Connection { return connect.New(c.ConfigDir, c.StateDir) },
+		Logger:        log,
+		AnnounceAgain: announceAgain(log),
 	}, nil
 }
 

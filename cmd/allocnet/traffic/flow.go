@@ -138,11 +138,11 @@ func (q *flowQuestion) published(to named, p isolation.Ports) (translated named,
 	for _, a := range q.allocations {
 		for _, n := range a.Attachments {
 			for _, m := range n.Ports {
-				if int(m.HostPort) != int(p.First) || m.Protocol != p.Protocol || !serves(m, to.ends[0].Address) {
+				if !m.Has(int32(p.First)) || m.Protocol != p.Protocol || !serves(m, to.ends[0].Address) {
 					continue
 				}
 				if translated, err := q.attached(a, n.Interface); err == nil {
-					return translated, uint16(m.ContainerPort), true //nolint:gosec // a port
+					return translated, uint16(m.ContainerPort + int32(p.First) - m.HostPort), true //nolint:gosec // a port
 				}
 			}
 		}

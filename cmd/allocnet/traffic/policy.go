@@ -21,13 +21,18 @@ import (
 
 // NewPolicy returns the command policy, which completes IDs with those that are recorded.
 func NewPolicy(s *cli.Settings, recordedIDs cli.Complete) *cobra.Command {
+	return newPolicy(s, recordedIDs, readFilters)
+}
+
+// newPolicy is NewPolicy with what reads the filters of the host.
+func newPolicy(s *cli.Settings, recordedIDs cli.Complete, filters func(context.Context) hostFilters) *cobra.Command {
 	return cli.WithCommands(&cobra.Command{
 		Use:   "policy",
 		Short: "Show and test which traffic of allocations passes",
 		Long: `Show and test which traffic of allocations passes: what isolation of networks and the
 rules of ` + isolation.DefaultFile + ` say. Which allocations may attach to a network,
 "allocnet networks" shows.`,
-	}, newShow(s, recordedIDs), newTest(s, recordedIDs))
+	}, newShow(s, recordedIDs), newTest(s, recordedIDs, filters))
 }
 
 // rulesFlag names other rules than those of the host.
@@ -78,10 +83,12 @@ func (t *traffic) read(ctx context.Context, engine *hook.Engine) error {
 		t.allocations = append(t.allocations, a)
 	}
 	var err error
-	if t.members, err = engine.Members(ctx); len(errs) == 0 {
-		return err
+	if t.members, err = engine.Members(ctx); len(errs) > 0 {
+		err = errors.Join(errs...) // the same ones, with their IDs
 	}
-	return errors.Join(errs...)
+	remotes, errRemotes := engine.RemoteMembers()
+	t.members = append(t.members, remotes...)
+	return errors.Join(err, errRemotes)
 }
 
 // member returns an attachment as rules see it; nil for one whose packets do not pass the host.

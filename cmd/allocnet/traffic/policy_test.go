@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/state"
@@ -44,6 +45,11 @@ func policyHost(t *testing.T) (rules string) {
 		if err := os.WriteFile(filepath.Join(conf, name+".conflist"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	remotes := `[{"host": "node-2", "network": "db", "level": "strict", "namespace": "prod", "job": "db", "addresses": ["10.1.0.9"], "via": "eth0", "confirmed": "` + time.Now().Format(time.RFC3339) + `"},
+		{"host": "node-3", "network": "open", "level": "none", "namespace": "prod", "job": "web", "addresses": ["10.0.0.9"], "via": "eth0", "confirmed": "2020-01-02T03:04:05Z"}]`
+	if err := store.Isolation().SetLearned("p", []byte(remotes), time.Now()); err != nil {
+		t.Fatal(err)
 	}
 	t.Setenv("ALLOCNET_STATE_DIR", dir)
 	t.Setenv("ALLOCNET_CONF_DIR", conf)
@@ -114,6 +120,10 @@ func TestPolicyTest(t *testing.T) {
 		"db-2@net1 [fd00::9]:53/udp":  "0 allowed db-2@net1 (fd00::6) to fd00::9, 53/udp rule 8",
 		"198.51.100.1 10.1.0.5:80":    "4 denied 198.51.100.1 to db-1@net0 (10.1.0.5), 80/tcp rule 7",
 		"host db-1:80":                "0 allowed this host (10.1.0.1) to db-1@net0 (10.1.0.5), 80/tcp rule 4",
+		"web-1 10.1.0.9:5432":         `0 allowed web-1@net0 (10.0.0.5) to job db of prod on node-2 (10.1.0.9), 5432/tcp rule 1 allow "web reaches db"`,
+		"web-1 10.1.0.9:80":           "4 denied web-1@net0 (10.0.0.5) to job db of prod on node-2 (10.1.0.9), 80/tcp rule 5",
+		"10.1.0.9 db-1:80":            "4 denied job db of prod on node-2 (10.1.0.9) to db-1@net0 (10.1.0.5), 80/tcp rule 6",
+		"10.0.0.9 db-1:5432":          "4 denied an attachment to open on node-3 (10.0.0.9) to db-1@net0 (10.1.0.5), 5432/tcp rule 5",
 		"127.0.0.1 db-1:80":           "0 allowed this host (127.0.0.1) to db-1@net0 (10.1.0.5), 80/tcp rule 4",
 		"198.51.100.1 host:8004":      "0 allowed 198.51.100.1 to db-1@net0 (10.1.0.5), 5432/tcp rule 3 the port is published",
 		"198.51.100.1 127.0.0.1:8004": "0 allowed 198.51.100.1 to db-1@net0 (10.1.0.5), 5432/tcp rule 3",
@@ -166,7 +176,7 @@ db-2 net0 db strict web reaches db, dev
 db-2 net1 six network web reaches db, dev
 web-1 net0 open none web reaches db
 web-1 net1 lan - -
-rule "typo" of RULES selects no attachment of this host`; code != cli.ExitDone || out != want {
+rule "typo" of RULES selects no attachment that is known`; code != cli.ExitDone || out != want {
 		t.Errorf("exit code %d, got\n%s\nwant\n%s", code, out, want)
 	}
 	code, out = show("db-2")

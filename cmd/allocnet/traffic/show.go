@@ -22,9 +22,10 @@ ID, what reaches each attachment of the allocation and what it reaches, by which
 flow the first line that fits decides. The first characters of an ID are enough if no other
 ID begins with them.
 
-A rule that selects no attachment of this host is listed: its names may be mistyped, or of
-allocations on other hosts. Networks whose packets do not pass the host, such as macvlan,
-have no isolation. What other rules of the host drop is not examined.`
+A rule that selects no attachment of this host, and none that is known on another one, is
+listed: its names may be mistyped, or of allocations that do not run. Networks whose packets
+do not pass the host, such as macvlan, have no isolation. What other filters of the host drop
+is not examined, but by "allocnet policy test".`
 
 // attachmentTraffic is an attachment with what passes.
 type attachmentTraffic struct {
@@ -45,7 +46,7 @@ type trafficJSON struct {
 	// File has the rules.
 	File        string              `json:"file"`
 	Attachments []attachmentTraffic `json:"attachments"`
-	// Unused are the names of rules that select no attachment of this host.
+	// Unused are the names of rules that select no attachment of this host, and none that is known on another one.
 	Unused []string `json:"unused,omitempty"`
 }
 
@@ -151,7 +152,7 @@ func printIsolation(w io.Writer, on cli.Terminal, all trafficJSON) error {
 	}
 	var remarks []string
 	for _, name := range all.Unused {
-		remarks = append(remarks, fmt.Sprintf("rule %q of %s selects no attachment of this host", name, all.File))
+		remarks = append(remarks, fmt.Sprintf("rule %q of %s selects no attachment that is known", name, all.File))
 	}
 	return cli.PrintLines(w, remarks...)
 }

@@ -4,6 +4,8 @@
 package traffic
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -22,9 +24,17 @@ protocol is tcp unless it is given: udp, sctp, or icmp, which has no port (TO/ic
 address before a port is in brackets.
 
 With the port of a published port, an address of this host, or host, is where the port leads
-to. What other rules of the host drop is not examined.
+to. An address on another host is that of an attachment if the agent has learned so; what the
+filters of that host drop is not examined.
 
-The exit code is 0 if it passes, and 4 if it is denied.`
+The last line tells what the other filters of this host do with its first packet: those of
+iptables in the table filter, and of nftables, such as Docker's, firewalld's and the
+operator's, for what the host forwards, gets and sends. A rule with a match that is not read,
+such as a set or a mark, may drop it or may not: then that is not known. An address elsewhere
+is behind the interface to which the host routes it.
+
+The exit code is 0 if it is allowed, and 4 if it is denied, or if another filter drops it for
+certain.`
 
 // testedJSON is what policy test prints.
 type testedJSON struct {
@@ -42,9 +52,11 @@ type testedJSON struct {
 	Line int    `json:"line,omitempty"`
 	// Reason is why.
 	Reason string `json:"reason"`
+	// Filters is what the other filters of the host do with it.
+	Filters filteredJSON `json:"filters"`
 }
 
-func newTest(s *cli.Settings, recordedIDs cli.Complete) *cobra.Command {
+func newTest(s *cli.Settings, recordedIDs cli.Complete, filters func(context.Context) hostFilters) *cobra.Command {
 	var rules rulesFlag
 	cmd := &cobra.Command{
 		Use:   "test FROM TO:PORT[/PROTOCOL]",
@@ -56,13 +68,13 @@ func newTest(s *cli.Settings, recordedIDs cli.Complete) *cobra.Command {
   allocnet policy test 192.0.2.7 web-1/icmp`,
 		Args:              cli.WantArguments(2, 2, "FROM and TO:PORT, as in web-1 db-1:5432/tcp"),
 		ValidArgsFunction: s.Completion(flowEnds(recordedIDs)),
-		RunE:              func(cmd *cobra.Command, args []string) error { return testPolicy(cmd, s, &rules, args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return testPolicy(cmd, s, &rules, filters, args) },
 	}
 	rules.register(cmd)
 	return cmd
 }
 
-func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, args []string) error {
+func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, filters func(context.Context) hostFilters, args []string) error {
 	to, ports, err := splitPort(args[1])
 	if err != nil {
 		return cli.Usage(err)
@@ -80,18 +92,19 @@ func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, args []st
 	tested := testedJSON{
 		Allowed: d.Allowed, From: t.name(f.From), To: t.name(f.To), Port: portText(f.Protocol, f.Port), Published: f.Published,
 		Rule: d.Rule, By: d.By, Line: d.Line, Reason: d.Text,
+		Filters: filteredBy(filters(cmd.Context()).FateOf(t.crossing(f))),
 	}
 	if err := s.Output(cmd.OutOrStdout(), tested, tested.print); err != nil {
 		return err
 	}
-	if !d.Allowed {
+	if !d.Allowed || tested.Filters.Verdict == filtersDrop {
 		return &cli.ExitError{Code: cli.ExitDenied}
 	}
 	return nil
 }
 
 func (t testedJSON) print(w io.Writer, on cli.Terminal) error {
-	table := cli.Table{{verdict(t.Allowed), cli.Text(fmt.Sprintf("%s to %s, %s", t.From, t.To, t.Port))}, {cli.Text(fmt.Sprintf("rule %d", t.Rule)), cli.Text(t.Reason)}}
+	table := cli.Table{{verdict(t.Allowed), cli.Text(fmt.Sprintf("%s to %s, %s", t.From, t.To, t.Port))}, {cli.Text(fmt.Sprintf("rule %d", t.Rule)), cli.Text(t.Reason)}, {cli.Text("filters"), cli.Text(t.Filters.String())}}
 	return table.Print(w, on.Colours)
 }
 
@@ -145,5 +158,27 @@ func (t *traffic) name(e isolation.End) string {
 			}
 		}
 	}
+	if m := t.remote(e); m != nil {
+		return fmt.Sprintf("%s on %s (%s)", who(m), m.Host, e.Address)
+	}
 	return e.String()
+}
+
+// remote returns the attachment on another host that an end is; nil if it is none.
+func (t *traffic) remote(e isolation.End) *isolation.Member {
+	at := slices.IndexFunc(t.members, func(m isolation.Member) bool {
+		return m.Host != "" && !e.Host && slices.Contains(m.Addresses, e.Address)
+	})
+	if at < 0 {
+		return nil
+	}
+	return &t.members[at]
+}
+
+// who tells whose an attachment on another host is, as far as it is known.
+func who(m *isolation.Member) string {
+	if m.Job == "" {
+		return "an attachment to " + m.Network
+	}
+	return fmt.Sprintf("job %s of %s", m.Job, cmp.Or(m.Namespace, "an unknown namespace"))
 }

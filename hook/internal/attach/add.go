@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/isolate"
+	"github.com/allocnet/allocnet/hook/internal/lease"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/plan"
@@ -22,6 +23,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/step"
 	"github.com/allocnet/allocnet/internal/cniexec"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -90,7 +92,8 @@ func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attach
 		}
 	}
 	c, err := o.Call(*a, list, path, &operation.Adding{
-		Partial: func(result []byte) { recordPartialResult(o, a, result) }, Isolation: isolate.Seam(ctx, o, a),
+		Partial: func(result []byte) { recordPartialResult(o, a, result) },
+		Seams:   plugin.Seams{Isolation: isolate.Seam(ctx, o, a), Lease: lease.Seam(o, a)},
 	})
 	if err != nil {
 		return nil, err

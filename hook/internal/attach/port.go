@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/containerd/go-cni"
-
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/plan"
+	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -51,7 +50,7 @@ func checkListeners(o *operation.Operation, p *plan.Plan) error {
 		return err
 	}
 	for _, l := range listeners {
-		taken := cni.PortMapping{HostPort: int32(l.Port), Protocol: l.Protocol, HostIP: l.Address.String()}
+		taken := portmap.Mapping{HostPort: int32(l.Port), Protocol: l.Protocol, HostIP: l.Address.String()}
 		if l.Address.Is6() && l.Address.IsUnspecified() {
 			taken.HostIP = "" // it receives IPv4 as well, unless told not to
 		}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -97,6 +98,9 @@ type Config struct {
 	Logger hclog.Logger
 	// ChangeFile makes a change of a resolv.conf. Default: as it is.
 	ChangeFile func(op, path string, change func() error) error
+	// AnnounceAgain announces addresses of an interface some times more (kernel.AnnounceAgain), while no caller waits. Default: this process
+	// does, as long as it lives.
+	AnnounceAgain func(netns, iface string, addresses []netip.Addr)
 	// Pause waits between attempts, and between looks. Default: for the time, or until the context ends.
 	Pause func(ctx context.Context, d time.Duration) error
 }
@@ -123,12 +127,17 @@ func (c Config) WithDefaults() Config {
 	c.CallTimeout = cmp.Or(c.CallTimeout, time.Minute)
 	c.Executor = cmp.Or(c.Executor, ExecutorAuto)
 	if c.InProcess == nil && c.Exec == nil {
-		c.InProcess = executor{c.Connect}
+		c.InProcess = executor{c.Connect, c.StateDir}
 	}
 	c.Namespaces = cmp.Or(c.Namespaces, kernel.NewNamespaces())
 	c.Host = cmp.Or(c.Host, kernel.NewHost())
 	if c.Pause == nil {
 		c.Pause = Sleep
+	}
+	if c.AnnounceAgain == nil {
+		c.AnnounceAgain = func(netns, iface string, addresses []netip.Addr) {
+			go kernel.AnnounceAgain(context.Background(), netns, iface, addresses) //nolint:errcheck // the allocation may be gone by then
+		}
 	}
 	c.PluginDirs = cniconf.PluginDirs(c.PluginDirs)
 	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())

@@ -40,8 +40,8 @@ type InProcess interface {
 	// Supports returns why a network cannot be executed; nil if it can.
 	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
 	// Chain returns what executes the plugins of an attachment for one verb; the zero value stands for its network as a whole.
-	// Unless r is nil it repairs the attachment when it executes CHECK. What keeps the attachment apart is nil if nothing does.
-	Chain(a state.Attachment, r *remedy.Repair, apart *plugin.Isolation) Chain
+	// Unless r is nil it repairs the attachment when it executes CHECK. The seams are those of ADD.
+	Chain(a state.Attachment, r *remedy.Repair, seams plugin.Seams) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.
 	Commit(ctx context.Context, hold *os.File, changes []*plugin.Changes) []error
@@ -60,17 +60,30 @@ type Chain interface {
 }
 
 // executor is the InProcess of package inprocess.
-type executor struct{ connect Connect }
+type executor struct {
+	connect  Connect
+	stateDir string
+}
 
 // Connect returns the connection of this host to the store of a pool of allocnet-ipam.
 type Connect = linked.Connect
 
-func (executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
-	return inprocess.Supports(list, pluginDirs)
+// errNoKeeper is why no lease of DHCP is asked for.
+var errNoKeeper = errors.New("plugin \"dhcp\": no agent of allocnet runs on this host, which would extend its leases")
+
+func (x executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) error {
+	err := inprocess.Supports(list, pluginDirs)
+	if err == nil && inprocess.UsesDHCP(list) && !state.LeasesAreKept(x.stateDir) {
+		return errNoKeeper
+	}
+	return err
 }
 
-func (x executor) Chain(a state.Attachment, r *remedy.Repair, apart *plugin.Isolation) Chain {
-	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, Fresh: isFresh(a), IPv6Off: a.IPv6Off, Isolation: apart}
+func (x executor) Chain(a state.Attachment, r *remedy.Repair, seams plugin.Seams) Chain {
+	if seams.Lease == nil {
+		seams.Lease = &plugin.Lease{Recorded: a.DHCP}
+	}
+	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, Fresh: isFresh(a), IPv6Off: a.IPv6Off, Seams: seams}
 }
 
 // isFresh tells whether ADD of an attachment has not begun before. What an earlier set-up of the allocation had made is torn down by
@@ -143,12 +156,12 @@ func (c Config) Usable(catalog *cniconf.Catalog) cniconf.Usable {
 // InProcessChain returns what executes a chain in this process; nil if its plugins are
 // executed. It does what it was chosen for, and what lacks a plugin. What was chosen is not
 // judged again: what is supported depends on what the host has, which may have changed.
-func (c Config) InProcessChain(list *libcni.NetworkConfigList, dirs []string, a state.Attachment, apart *plugin.Isolation) Chain {
+func (c Config) InProcessChain(list *libcni.NetworkConfigList, dirs []string, a state.Attachment, seams plugin.Seams) Chain {
 	x := c.InProcess
 	if x == nil || a.Executor != state.InProcess && (IsInstalled(list, dirs) || x.Supports(list, nil) != nil) {
 		return nil
 	}
-	return x.Chain(a, nil, apart)
+	return x.Chain(a, nil, seams)
 }
 
 // MadeByOtherIPTables tells whether plugins made the rules of an attachment with an iptables that the host's is not by now.
@@ -187,8 +200,8 @@ func (c Config) LacksPlugin(a state.Attachment, list *libcni.NetworkConfigList) 
 }
 
 // IsKnown tells whether an attachment can be repaired in this process. What executed ADD does not
-// matter: the objects are the same.
+// matter: the objects are the same, but for leases that another daemon keeps.
 func (c Config) IsKnown(a state.Attachment, list *libcni.NetworkConfigList) bool {
 	x := c.InProcess
-	return x != nil && (a.Executor == state.InProcess || x.Supports(list, c.DirsOf(a)) == nil)
+	return x != nil && (a.Executor == state.InProcess || !inprocess.UsesDHCP(list) && x.Supports(list, c.DirsOf(a)) == nil)
 }

@@ -20,6 +20,10 @@ type Filter interface {
 	Remove(ctx context.Context, rules isolation.Rules, m filter.Member) error
 	// Apply has the host have what is on record, and no more.
 	Apply(ctx context.Context, all filter.Source) error
+	// Change has the host know other attachments on other hosts than before. What else is missing it makes of all that is on record.
+	Change(ctx context.Context, rules isolation.Rules, before, now []filter.Member, all filter.Source) error
 	// Lacks returns what the host lacks, by the IDs of attachments.
 	Lacks(ctx context.Context, s filter.State) (map[string][]string, error)
+	// Denied returns what was dropped of attachments, by their IDs.
+	Denied(ctx context.Context) (map[string]isolation.Denied, error)
 }

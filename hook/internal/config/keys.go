@@ -24,6 +24,12 @@ func (c Config) CheckKeys(n *cniconf.Network) error {
 	if err := policy.CheckIsolation(n, c.WhyPlugins); err != nil {
 		return err
 	}
+	if err := policy.CheckEgress(n, c.WhyPlugins); err != nil {
+		return err
+	}
+	if err := c.checkLease(n, options); err != nil {
+		return err
+	}
 	if err := checkConditions(n); err != nil {
 		return err
 	}

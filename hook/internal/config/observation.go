@@ -26,6 +26,8 @@ const (
 	OpCleanup Op = "cleanup"
 	// OpRepair repairs an attachment, or without a Network a record.
 	OpRepair Op = "repair"
+	// OpLease is a change of the lease of DHCP of an attachment, or that it was lost.
+	OpLease Op = "lease"
 )
 
 // Outcome is that of an operation.

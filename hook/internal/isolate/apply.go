@@ -5,12 +5,12 @@
 // host lacks something of it, and until they are gone.
 //
 // What the host has is derived from what is on record: the rules and levels that are in force (state.HostIsolation), and where each
-// attachment is (state.Isolation), which is on record before the host gets anything for it. A lock holds both together: while the
+// attachment is (state.Isolation), which is on record before the host gets anything for it; of attachments on other hosts, what the agent has
+// learned (state.Learned). A lock holds both together: while the
 // host gets all of it anew, no attachment adds or removes its own.
 package isolate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +33,13 @@ type host struct {
 // others are, or rules may limit them. What is in force, and the rules, are read once. The error is that of a file of rules with mistakes;
 // attachments that are not kept apart, where nothing is, do not need it.
 func Joins(c *config.Config, store *state.Store) func(apart bool) (bool, error) {
-	inForce := sync.OnceValues(store.Isolation().InForce)
-	load := sync.OnceValues(func() (isolation.Rules, error) { return isolation.Load(c.IsolationFile) })
+	h := host{c, store}
+	inForce := sync.OnceValues(h.inForce)
+	load := sync.OnceValues(func() (isolation.Rules, error) {
+		before, _ := inForce()
+		rules, _, err := h.rulesNow(before)
+		return rules, err
+	})
 	return func(apart bool) (bool, error) {
 		before, err := inForce()
 		if err != nil {
@@ -60,7 +65,7 @@ func Refresh(ctx context.Context, e *operation.Env) error {
 	if inForce == nil && mistake == nil && !w.apart() {
 		return nil
 	}
-	if encoded, err := w.encode(); err == nil && bytes.Equal(encoded, inForce) {
+	if inForce != nil && w.isSame(*inForce) {
 		return mistake
 	}
 	return h.apply(ctx)
@@ -68,10 +73,11 @@ func Refresh(ctx context.Context, e *operation.Env) error {
 
 // Apply is Refresh also if they are in force: what the host has of attachments that are gone is removed.
 func Apply(ctx context.Context, e *operation.Env) error {
-	if inForce, err := e.Store.Isolation().InForce(); err != nil || inForce == nil {
+	h := host{&e.Config, e.Store}
+	if inForce, err := h.inForce(); err != nil || inForce == nil {
 		return err
 	}
-	return host{&e.Config, e.Store}.apply(ctx)
+	return h.apply(ctx)
 }
 
 func (h host) apply(ctx context.Context) error {
@@ -98,7 +104,7 @@ func (h host) apply(ctx context.Context) error {
 // are missing.
 func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) {
 	h := host{&e.Config, e.Store}
-	inForce, err := h.store.Isolation().InForce()
+	inForce, err := h.inForce()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +112,9 @@ func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) 
 	if err != nil {
 		return nil, err
 	}
-	levels.keep(wantedIn(inForce).Levels)
+	if inForce != nil {
+		levels.keep(inForce.Levels)
+	}
 	members, unread := h.recorded(ctx, levels)
 	all := make([]isolation.Member, len(members))
 	for i := range members {
@@ -115,8 +123,18 @@ func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) 
 	return all, unread
 }
 
+// Remotes returns the attachments on other hosts that are known, as rules see them.
+func Remotes(e *operation.Env) ([]isolation.Member, error) {
+	learned, err := host{&e.Config, e.Store}.learned()
+	all := make([]isolation.Member, len(learned))
+	for i := range learned {
+		all[i] = learned[i].Member
+	}
+	return all, err
+}
+
 // enforce has the host get what is wanted, which is on record before. The caller holds the lock.
-func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce []byte) error {
+func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce *wanted) error {
 	if !w.isNeeded(members) {
 		if inForce == nil {
 			return nil
@@ -124,14 +142,10 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 		if err := h.config.Filter.Apply(ctx, func() (filter.State, error) { return filter.State{}, nil }); err != nil {
 			return err
 		}
-		return h.store.Isolation().SetInForce(nil)
+		return h.store.Isolation().SetInForce(nil, nil)
 	}
-	encoded, err := w.encode()
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(encoded, inForce) {
-		if err := h.store.Isolation().SetInForce(encoded); err != nil {
+	if inForce == nil || inForce.text == "" || !w.isSame(*inForce) {
+		if err := h.setInForce(w); err != nil {
 			return err
 		}
 	}
@@ -154,9 +168,15 @@ func (w wanted) isNeeded(members []filter.Member) bool {
 // recorded returns all that are on record and in this boot. The error is that of records that cannot be read, of which nothing is
 // known.
 func (h host) recorded(ctx context.Context, levels networkLevels) (members []filter.Member, unread error) {
+	unread = h.each(ctx, levels, func(_ state.Allocation, _ state.Attachment, m filter.Member) { members = append(members, m) })
+	return members, unread
+}
+
+// each calls a function for each of recorded.
+func (h host) each(ctx context.Context, levels networkLevels, do func(state.Allocation, state.Attachment, filter.Member)) (unread error) {
 	boot, err := state.BootID()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for record, err := range h.store.List(ctx) {
 		if err != nil {
@@ -170,17 +190,18 @@ func (h host) recorded(ctx context.Context, levels networkLevels) (members []fil
 		unread = errors.Join(unread, o.LoadFromCache())
 		for _, a := range o.Record.Attachments {
 			if m, ok := member(o.Record.Allocation, a, levels); ok {
-				members = append(members, m)
+				do(o.Record.Allocation, a, m)
 			}
 		}
 	}
-	return members, unread
+	return unread
 }
 
-// source reads all that is on record.
+// source reads all that is on record, also of other hosts. What is not known of these is not allowed, so it keeps nothing from being made.
 func (h host) source(ctx context.Context, w wanted) filter.Source {
 	return func() (filter.State, error) {
 		members, err := h.recorded(ctx, w.Levels)
-		return filter.State{Rules: w.Rules, Members: members}, err
+		remotes, _ := h.learned()
+		return filter.State{Rules: w.Rules, Members: append(members, remotes...)}, err
 	}
 }

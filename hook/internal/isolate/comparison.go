@@ -21,7 +21,7 @@ type Comparison struct {
 // Compare begins a comparison.
 func Compare(c *config.Config, store *state.Store) (*Comparison, error) {
 	h := host{c, store}
-	if inForce, err := store.Isolation().InForce(); err != nil || inForce == nil {
+	if inForce, err := h.inForce(); err != nil || inForce == nil {
 		return nil, err
 	}
 	w, _, _ := h.load()

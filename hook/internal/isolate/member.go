@@ -24,7 +24,7 @@ func member(of state.Allocation, a state.Attachment, levels networkLevels) (m fi
 	level := levels.of(a)
 	m = filter.Member{
 		Member: isolation.Member{
-			ID: a.ContainerID, Network: a.Network, Level: level.Level,
+			ID: a.ContainerID, Network: a.Network, Level: level.Level, NoHost: level.NoHost,
 			Namespace: of.Identity.Namespace, Job: of.Identity.Job, Group: of.Identity.Group,
 			Addresses: i.Addresses, Link: i.Bridge,
 		},

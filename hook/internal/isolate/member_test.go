@@ -17,7 +17,7 @@ import (
 func TestMember(t *testing.T) {
 	const result = `{"cniVersion": "1.0.0", "interfaces": [{"name": "br0", "mac": "02:00:00:00:00:03"}, {"name": "veth1", "mac": "02:00:00:00:00:01"}, {"name": "eth0", "mac": "02:00:00:00:00:02", "sandbox": "/x"}],
 		"ips": [{"address": "10.0.0.5/24", "interface": 2}, {"address": "fd00::5/64", "interface": 2}, {"address": "10.0.0.1/24", "interface": 0}]}`
-	strict := networkLevels{"n": {isolation.Strict, true}}
+	strict := networkLevels{"n": {isolation.Strict, true, false}}
 	recorded := &state.Isolation{Level: "network", Antispoof: true, End: "veth9", Bridge: "br9", MAC: "02:00:00:00:00:09", Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.5")}}
 	of := state.Allocation{ID: "a", Identity: state.Identity{Namespace: "prod", Job: "web", Group: "g"}}
 	for _, test := range []struct {

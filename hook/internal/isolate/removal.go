@@ -14,7 +14,7 @@ import (
 // Hold keeps the host from getting all anew until an attachment that the host does not know any more is not on record either. Where
 // nothing is isolated it does nothing.
 func Hold(ctx context.Context, o *operation.Operation) (release func(), err error) {
-	if inForce, err := o.Store.Isolation().InForce(); err != nil || inForce == nil {
+	if inForce, err := (host{o.Config, o.Store}).inForce(); err != nil || inForce == nil {
 		return func() {}, err
 	}
 	return o.Store.Isolation().RLock(ctx)
@@ -23,11 +23,10 @@ func Hold(ctx context.Context, o *operation.Operation) (release func(), err erro
 // Remove removes what the host has for an attachment, whose links are gone: its addresses may be given out again after that, and to no
 // one before.
 func Remove(ctx context.Context, o *operation.Operation, a state.Attachment) error {
-	inForce, err := o.Store.Isolation().InForce()
-	if err != nil || inForce == nil {
+	w, err := host{o.Config, o.Store}.inForce()
+	if err != nil || w == nil {
 		return err
 	}
-	w := wantedIn(inForce)
 	m, ok := member(o.Record.Allocation, a, w.Levels)
 	if !ok {
 		return nil
@@ -40,11 +39,12 @@ func Remove(ctx context.Context, o *operation.Operation, a state.Attachment) err
 
 // End removes all that the host has if nothing is on record any more.
 func End(ctx context.Context, o *operation.Operation) error {
-	if inForce, err := o.Store.Isolation().InForce(); err != nil || inForce == nil {
+	h := host{o.Config, o.Store}
+	if inForce, err := h.inForce(); err != nil || inForce == nil {
 		return err
 	}
 	if ids, err := o.Store.IDs(); err != nil || len(ids) > 0 {
 		return err
 	}
-	return host{o.Config, o.Store}.apply(ctx)
+	return h.apply(ctx)
 }

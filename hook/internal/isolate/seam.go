@@ -4,12 +4,12 @@
 package isolate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
@@ -32,7 +32,7 @@ func Choose(o *operation.Operation, a *state.Attachment) error {
 			return err
 		}
 		if !taken {
-			a.Isolation = &state.Isolation{Level: a.Isolation.Level, Antispoof: a.Isolation.Antispoof, End: name}
+			a.Isolation = &state.Isolation{Level: a.Isolation.Level, Antispoof: a.Isolation.Antispoof, NoHost: a.Isolation.NoHost, End: name}
 			return nil
 		}
 	}
@@ -121,7 +121,7 @@ func (s seam) change(do func(wanted) error) error {
 	if isInForce, err = s.changeInForce(do); err != nil || isInForce {
 		return err
 	}
-	if inForce, err := s.operation.Store.Isolation().InForce(); err != nil || inForce == nil { // nothing needs it any more
+	if inForce, err := s.host().inForce(); err != nil || inForce == nil { // nothing needs it any more
 		return err
 	}
 	return errors.New("the rules of isolation, or networks, change all the time: try again when they stay as they are")
@@ -137,14 +137,17 @@ func (s seam) changeInForce(do func(wanted) error) (isInForce bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if encoded, err := w.encode(); err != nil || !bytes.Equal(encoded, inForce) {
-		return false, err
+	if inForce == nil || !w.isSame(*inForce) {
+		return false, nil
 	}
 	return true, do(w)
 }
 
 // Join has the host know attachments that were recorded without it, as those that plugins have made, if others are kept apart by now.
 func Join(ctx context.Context, o *operation.Operation, attachments []state.Attachment) error {
+	if !slices.ContainsFunc(attachments, func(a state.Attachment) bool { return a.Isolation == nil }) {
+		return nil
+	}
 	joins, err := Joins(o.Config, o.Store)(false)
 	if err != nil || !joins {
 		return err

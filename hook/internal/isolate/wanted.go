@@ -4,9 +4,11 @@
 package isolate
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/config"
@@ -20,6 +22,7 @@ type networkLevel struct {
 	isolation.Level
 
 	Antispoof bool
+	NoHost    bool `json:",omitempty"`
 }
 
 // isNone tells whether nothing keeps them apart but rules.
@@ -43,7 +46,7 @@ func levelsNow(c *config.Config) (networkLevels, error) {
 		if err != nil {
 			continue // what is in force stays
 		}
-		levels[n.Name] = networkLevel{rules.Level(), rules.Guards()}
+		levels[n.Name] = networkLevel{rules.Level(), rules.Guards(), !rules.ReachedByHost()}
 	}
 	return levels, nil
 }
@@ -65,56 +68,81 @@ func (l networkLevels) of(a state.Attachment) networkLevel {
 	if a.Isolation == nil {
 		return networkLevel{Level: isolation.None}
 	}
-	return networkLevel{isolation.Level(a.Isolation.Level), a.Isolation.Antispoof}
+	return networkLevel{isolation.Level(a.Isolation.Level), a.Isolation.Antispoof, a.Isolation.NoHost}
+}
+
+// kept are those of networks that are kept apart: most are not.
+func (l networkLevels) kept() networkLevels {
+	kept := networkLevels{}
+	for name, level := range l {
+		if !level.isNone() {
+			kept[name] = level
+		}
+	}
+	return kept
 }
 
 // wanted is what the host is to keep attachments apart by.
 type wanted struct {
 	Rules  isolation.Rules
 	Levels networkLevels
+
+	// text is the sum of the text that has the rules; empty: unknown.
+	text string
 }
 
-// load returns what is wanted by now. With the error, that the file of rules has mistakes or the networks cannot be read, it is what is in force.
-func (h host) load() (w wanted, inForce []byte, err error) {
-	if inForce, err = h.store.Isolation().InForce(); err != nil {
+// load returns what is wanted by now, and what is in force; nil: nothing. With the error, that the file of rules has mistakes or the networks cannot be
+// read, the first is what is in force.
+func (h host) load() (w wanted, inForce *wanted, err error) {
+	if inForce, err = h.inForce(); err != nil {
 		return w, nil, fmt.Errorf("read which isolation is in force: %w", err)
 	}
-	former := wantedIn(inForce)
+	former := wanted{}
+	if inForce != nil {
+		former = *inForce
+	}
 	levels, err := levelsNow(h.config)
 	if err != nil {
 		return former, inForce, err
 	}
 	levels.keep(former.Levels)
-	rules, err := isolation.Load(h.config.IsolationFile)
+	rules, text, err := h.rulesNow(inForce)
 	if err != nil && inForce != nil {
-		rules = former.Rules
+		rules, text = former.Rules, former.text
 	}
-	return wanted{rules, levels}, inForce, err
+	return wanted{rules, levels, text}, inForce, err
 }
 
-// wantedIn returns what is in force.
-func wantedIn(inForce []byte) (w wanted) {
-	_ = json.Unmarshal(inForce, &w) // it is what encode has made, or nothing
-	return w
+// rulesNow returns the rules of the file, with the sum of its text: those in force if they are of this text.
+func (h host) rulesNow(inForce *wanted) (rules isolation.Rules, sum string, err error) {
+	text, err := isolation.Read(h.config.IsolationFile)
+	if err != nil {
+		return isolation.Rules{File: h.config.IsolationFile}, "", err
+	}
+	if inForce != nil && inForce.text == text.Sum {
+		return inForce.Rules, text.Sum, nil
+	}
+	rules, err = text.Rules()
+	return rules, text.Sum, err
 }
 
 // apart tells whether attachments are kept apart, or rules may limit some.
-func (w wanted) apart() bool {
-	for _, level := range w.Levels {
-		if !level.isNone() {
-			return true
-		}
+func (w wanted) apart() bool { return len(w.Levels.kept()) > 0 || len(w.Rules.Egress) > 0 }
+
+// isSame tells whether both keep attachments apart in the same way.
+func (w wanted) isSame(other wanted) bool {
+	if w.text != "" && other.text != "" {
+		return w.text == other.text && maps.Equal(w.Levels.kept(), other.Levels.kept())
 	}
-	return len(w.Rules.Egress) > 0
+	one, err := w.encode()
+	if err != nil {
+		return false
+	}
+	second, err := other.encode()
+	return err == nil && bytes.Equal(one, second)
 }
 
-// encode returns what is recorded of it. Networks that are not kept apart are left out, as most are.
+// encode returns what is recorded of it.
 func (w wanted) encode() ([]byte, error) {
-	kept := networkLevels{}
-	for name, level := range w.Levels {
-		if !level.isNone() {
-			kept[name] = level
-		}
-	}
-	return json.Marshal(wanted{w.Rules, kept})
+	return json.Marshal(wanted{Rules: w.Rules, Levels: w.Levels.kept()})
 }

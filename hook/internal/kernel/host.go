@@ -38,6 +38,8 @@ type Host interface {
 	KeepAdvertised() error
 	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
 	LinkMTU(name string) (mtu int, ok bool, err error)
+	// UplinkMTU is that of the interfaces by which it sends to elsewhere; 0 if it has no default route.
+	UplinkMTU() (int, error)
 	// LinkMAC returns the MAC of a link; ok is false when there is none of that name.
 	LinkMAC(name string) (mac string, ok bool, err error)
 	// FindLink returns the name that a link of a kind and with a MAC has now, as netns.FindLink; empty if there is none.
@@ -50,10 +52,16 @@ type Host interface {
 	KeepBridge(name string, portMTU int) (acceptRA string, err error)
 	// RestoreBridge sets accept_ra of a bridge that a plugin has set to 0.
 	RestoreBridge(name, acceptRA string) error
+	// WhyBridgeStays tells why a bridge, to which its network gives addresses, is not removed with it, as netns.WhyBridgeStays.
+	WhyBridgeStays(name string, own []netip.Prefix) (why string, err error)
+	// RemoveBridge removes a bridge.
+	RemoveBridge(name string) error
 	// IsIPv6Off tells whether IPv6 is switched off on a link, or on netns.NewInterfaces. One that is missing has none.
 	IsIPv6Off(link string) (bool, error)
 	// SwitchIPv6Off switches IPv6 off on a link.
 	SwitchIPv6Off(link string) error
+	// Announce tells the neighbours of an interface of a namespace which addresses it has.
+	Announce(ns Namespace, iface string, addresses []netip.Addr) error
 	// IPTables is which program iptables is now: "nft", "legacy", or empty if that is unknown or there is none.
 	IPTables() string
 	// FiltersBridges tells whether bridged IPv4 traffic passes iptables.
@@ -83,6 +91,7 @@ func (ownHost) Outside() error                                     { return host
 func (ownHost) GuardLoopback(ctx context.Context) error            { return portmap.GuardLoopback(ctx) }
 func (ownHost) KeepAdvertised() error                              { return plugin.KeepAdvertised() }
 func (ownHost) LinkMTU(name string) (int, bool, error)             { return netns.LinkMTU(name) }
+func (ownHost) UplinkMTU() (int, error)                            { return netns.UplinkMTU() }
 func (ownHost) LinkMAC(name string) (string, bool, error)          { return netns.LinkMAC(name) }
 func (ownHost) FindBridge(name string) (netns.Bridge, bool, error) { return netns.FindBridge(name) }
 func (ownHost) IsIPv6Off(link string) (bool, error)                { return netns.IsIPv6Off(link) }
@@ -93,6 +102,7 @@ func (ownHost) FiltersBridges() bool                               { return filt
 func (ownHost) Listeners() ([]listener.Listener, error)            { return listener.All() }
 func (ownHost) Addressed() ([]netns.Interface, error)              { return netns.OwnAddressed() }
 func (ownHost) Interfaces() ([]netns.Interface, error)             { return netns.OwnInterfaces() }
+func (ownHost) RemoveBridge(name string) error                     { return netns.RemoveBridge(name) }
 func (ownHost) MayHold(address netip.Addr) bool                    { return netns.MayHold(address) }
 
 func (ownHost) SwitchIPv6Off(link string) error {
@@ -114,6 +124,10 @@ func (ownHost) GatewayMACs(gateways []netip.Addr) (map[string]netip.Addr, error)
 
 func (ownHost) KeepBridge(name string, portMTU int) (string, error) {
 	return netns.KeepBridge(name, portMTU)
+}
+
+func (ownHost) WhyBridgeStays(name string, own []netip.Prefix) (string, error) {
+	return netns.WhyBridgeStays(name, own)
 }
 
 func (ownHost) RestoreBridge(name, acceptRA string) error {

@@ -59,6 +59,8 @@ type Namespace interface {
 	ResumeIPv6() error
 	// SetParameter sets a parameter of the kernel, a path such as net/ipv4/tcp_syncookies.
 	SetParameter(path, value string) error
+	// Parameter returns such a parameter.
+	Parameter(path string) (string, error)
 	// DefaultRoutes returns its default routes, IPv4 first, without those of accepted
 	// router advertisements.
 	DefaultRoutes() ([]netns.Route, error)

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/containerd/go-cni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/allocation"
@@ -18,7 +17,7 @@ import (
 )
 
 // EncodeStatus returns what the record says of an attachment in the namespace.
-func EncodeStatus(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, mappings []cni.PortMapping) (json.RawMessage, error) {
+func EncodeStatus(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, mappings []allocation.PortMapping) (json.RawMessage, error) {
 	status, err := inspect(a, interfaces, routes, mappings)
 	if err != nil {
 		return nil, err
@@ -89,28 +88,21 @@ func ReadStatus(a state.Attachment) (seen Status, err error) {
 }
 
 // Mappings returns the ports.
-func (s Status) Mappings() []cni.PortMapping {
-	var all []cni.PortMapping
-	for _, port := range s.Ports {
-		all = append(all, cni.PortMapping(port))
-	}
-	return all
+func (s Status) Mappings() []allocation.PortMapping {
+	return s.Ports
 }
 
 // inspect joins what the plugins reported of an attachment with what the
 // namespace shows of its interface.
-func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []cni.PortMapping) (Status, error) {
+func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Route, ports []allocation.PortMapping) (Status, error) {
 	result, err := ParseResult(a.Result)
 	if err != nil {
 		return Status{}, err
 	}
 	seen := Status{Observed: allocation.Observed{
-		Addresses: Addresses(result),
-		DNS:       allocation.DNS{Servers: result.DNS.Nameservers, Domain: result.DNS.Domain, Searches: result.DNS.Search, Options: result.DNS.Options},
+		Addresses: Addresses(result), Ports: ports,
+		DNS: allocation.DNS{Servers: result.DNS.Nameservers, Domain: result.DNS.Domain, Searches: result.DNS.Search, Options: result.DNS.Options},
 	}}
-	for _, port := range ports {
-		seen.Ports = append(seen.Ports, allocation.PortMapping(port))
-	}
 	for _, i := range interfaces {
 		if i.Name != a.Interface {
 			continue
@@ -166,11 +158,11 @@ func GatewaysBy(iface string, routes []netns.Route) []netip.Addr {
 }
 
 // DecodeMappings reads the mappings of a record.
-func DecodeMappings(recorded any) ([]cni.PortMapping, error) {
+func DecodeMappings(recorded any) ([]allocation.PortMapping, error) {
 	data, err := json.Marshal(recorded)
 	if err != nil {
 		return nil, err
 	}
-	var mappings []cni.PortMapping
+	var mappings []allocation.PortMapping
 	return mappings, json.Unmarshal(data, &mappings)
 }

@@ -34,8 +34,7 @@ type Call struct {
 type Adding struct {
 	// Partial is called with the result of each plugin but the last.
 	Partial func(result []byte)
-	// Isolation keeps the attachment apart; nil: nothing does.
-	Isolation *plugin.Isolation
+	plugin.Seams
 }
 
 // RuleHandles are state.Attachment.RuleHandles after the commit of ADD.
@@ -78,14 +77,14 @@ func (o *Operation) Call(a state.Attachment, recorded *libcni.NetworkConfigList,
 // Exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
 // executed ADD, as far as it can. Each can check and remove what the other made.
 func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, adding *Adding) (invoke.Exec, *plugin.Changes) {
-	log, apart := o.AttachmentLog(a), (*plugin.Isolation)(nil)
+	log, seams := o.AttachmentLog(a), plugin.Seams{}
 	if adding != nil {
 		if a.Executor != state.InProcess {
 			return o.Config.Processes(o.Hold, log), nil
 		}
-		apart = adding.Isolation
+		seams = adding.Seams
 	}
-	if c := o.Config.InProcessChain(list, o.Config.DirsOf(a), a, apart); c != nil {
+	if c := o.Config.InProcessChain(list, o.Config.DirsOf(a), a, seams); c != nil {
 		return cniexec.Logged{Exec: c, Log: log}, c.Changes()
 	}
 	return o.Config.Processes(o.Hold, log), nil
@@ -95,7 +94,7 @@ func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, add
 // where they are installed.
 func (e *Env) NetworkChain(n *cniconf.Network) *Call {
 	exec, changes := e.Config.Processes(nil, e.Config.Logger), (*plugin.Changes)(nil)
-	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{}, nil); c != nil {
+	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{}, plugin.Seams{}); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.Config.CallTimeout}

@@ -29,7 +29,7 @@ func LeasesOf(a state.Attachment, pools []cniconf.Pool) []allocation.Lease {
 	if err != nil {
 		return nil
 	}
-	var all []allocation.Lease
+	all := leasedByDHCP(a)
 	for _, address := range onrecord.InterfaceAddresses(result, a.Interface) {
 		for _, p := range pools {
 			if l, has := leaseOf(a, p, address.Addr()); has {
@@ -38,6 +38,19 @@ func LeasesOf(a state.Attachment, pools []cniconf.Pool) []allocation.Lease {
 		}
 	}
 	return all
+}
+
+// leasedByDHCP returns the lease of DHCP of an attachment.
+func leasedByDHCP(a state.Attachment) []allocation.Lease {
+	l := a.DHCP
+	if l == nil || l.Requested {
+		return nil
+	}
+	told := allocation.Lease{Address: l.Address.Addr(), Plugin: "dhcp", Pool: a.Network, Since: l.Acquired, Expires: l.Expires()}
+	if l.Lost {
+		told.Problem = "it has ended, and no DHCP server has given one since"
+	}
+	return []allocation.Lease{told}
 }
 
 // leaseOf looks for the lease of an address in a pool. It returns false if the address is not one of

@@ -177,7 +177,8 @@ func (o *Operation) Work() *step.Work {
 	return &step.Work{
 		Namespace: o.Namespace, Host: o.Host, Store: o.Store, Record: &o.Record, Defaults: &o.defaults,
 		Write: o.Lock.Write, WriteAllocation: o.Lock.WriteAllocation, Cache: func(a state.Attachment) error { return o.Config.Cache().Write(a, o.Record.Allocation.Netns) }, FileOf: o.Config.FileOf, Log: o.Log,
-		ResolvConf: o.Config.ResolvConf(o.Record.Allocation.ID), HostResolvConf: o.Config.HostResolvConf,
+		AnnounceAgain: o.Config.AnnounceAgain,
+		ResolvConf:    o.Config.ResolvConf(o.Record.Allocation.ID), HostResolvConf: o.Config.HostResolvConf,
 		DNS: func(r state.Record) (resolvconf.Config, error) {
 			a, err := onrecord.Describe(r)
 			if err != nil {

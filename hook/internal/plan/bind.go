@@ -7,10 +7,9 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/containerd/go-cni"
-
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
@@ -46,11 +45,19 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
-	bridges, err := boundMTU(p.Element, p.network.Chain(), f.Host, f.UnpinnedMTU)
+	uplink, err := p.uplinkMTU(f.Host)
 	if err != nil {
 		return err
 	}
-	binding, err := selection.Bind(p.Element, p.network, ports, encoded)
+	bridges, err := boundMTU(p.Element, withMTU(p.network.Chain(), uplink), f.Host, f.UnpinnedMTU)
+	if err != nil {
+		return err
+	}
+	ports, element, err := p.publishBoth(ports, f.Host)
+	if err != nil {
+		return err
+	}
+	binding, err := selection.Bind(element, p.network, ports, cniconf.Edit{DefaultMTU: uplink, EgressAddresses: p.rules.EgressAddress.Of(r.Identity), Marker: encoded})
 	if err != nil {
 		return err
 	}
@@ -60,10 +67,40 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	}
 	a := p.Attachment
 	a.BridgeMTU, a.ConfList, a.CapabilityArgs = bridges, binding.ConfList, binding.CapabilityArgs
-	if a.ChosenPorts, err = encodeChosen(p.chosen); err != nil {
+	if err := p.chooseExecutor(f); err != nil {
 		return err
 	}
-	return p.chooseExecutor(f)
+	if err := p.checkEgress(f); err != nil {
+		return err
+	}
+	if err := p.forPlugins(); err != nil {
+		return err
+	}
+	a.ChosenPorts, err = encodeChosen(p.chosen)
+	return err
+}
+
+// checkEgress refuses an egress address where what is asked for has the plugins executed.
+func (p *Attachment) checkEgress(f Facts) error {
+	if p.Attachment.Executor == state.InProcess {
+		return nil
+	}
+	return policy.CheckEgress(p.network, func(*cniconf.Network) error { return f.WhyPlugins(p.List, p.rules.Executor) })
+}
+
+// forPlugins makes ranges of ports single ones where plugins get them: CNI has no ranges.
+func (p *Attachment) forPlugins() (err error) {
+	if p.Attachment.Executor != state.Plugins || !slices.ContainsFunc(p.Mappings, func(m portmap.Mapping) bool { return m.LastHostPort != 0 }) {
+		return nil
+	}
+	if p.Mappings, err = portmap.Single(p.Mappings); err != nil {
+		return err
+	}
+	if p.chosen, err = portmap.Single(p.chosen); err != nil {
+		return err
+	}
+	p.Attachment.CapabilityArgs["portMappings"] = portmap.Capability(p.Mappings)
+	return nil
 }
 
 // takePorts divides ports into those of the attachment and the rest.
@@ -74,8 +111,8 @@ func (p *Attachment) takePorts(ports []portmap.Port) (taken, left []portmap.Port
 	return portmap.Select(ports, p.Element.Ports)
 }
 
-func recordedPorts(attachments []state.Attachment) ([]cni.PortMapping, error) {
-	var all []cni.PortMapping
+func recordedPorts(attachments []state.Attachment) ([]portmap.Mapping, error) {
+	var all []portmap.Mapping
 	for _, a := range attachments {
 		if a.Status == nil {
 			continue
@@ -103,7 +140,7 @@ func (p *Attachment) chooseExecutor(f Facts) (err error) {
 }
 
 // encodeChosen returns chosen ports in the form of the record; nil for none.
-func encodeChosen(mappings []cni.PortMapping) (json.RawMessage, error) {
+func encodeChosen(mappings []portmap.Mapping) (json.RawMessage, error) {
 	if len(mappings) == 0 {
 		return nil, nil
 	}

@@ -27,13 +27,14 @@ func (p *Plan) isolate(f Facts) error {
 			return fmt.Errorf("network %q: %w", added.network.Name, err)
 		}
 		if joins && inProcess && hasEnd(added.network.Chain()) {
-			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards()}
+			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards(), NoHost: !added.rules.ReachedByHost()}
 		}
 	}
 	return nil
 }
 
-// hasEnd tells whether the host has an end of each attachment, by which it knows its addresses.
+// hasEnd tells whether the host has an end of each attachment, by which it knows its addresses before anything passes. Those of DHCP
+// are known later, as those that plugins give.
 func hasEnd(chain []cniconf.Plugin) bool {
-	return len(chain) > 0 && chain[0].HasEnd() && chain[0].IPAMType != ""
+	return len(chain) > 0 && chain[0].HasEnd() && chain[0].IPAMType != "" && chain[0].IPAMType != "dhcp"
 }

@@ -38,6 +38,11 @@ func (p *Plan) applyOptions() error {
 				return err
 			}
 		}
+		if added.Attachment.StrictARP = added.rules.ARP == policy.ARPStrict; added.Attachment.StrictARP {
+			if err := added.refuseOwnARP(); err != nil {
+				return err
+			}
+		}
 		added.Attachment.IPv6Off = added.rules.IPv6 == policy.IPv6Off
 		if added.Attachment.IPv6Off { // nor has it router advertisements
 			if err := added.refuseIPv6(); err != nil {
@@ -47,6 +52,19 @@ func (p *Plan) applyOptions() error {
 		}
 		if added.rules.AcceptRA || !slices.ContainsFunc(added.network.Chain(), setsAcceptRA) {
 			added.Attachment.AcceptRA = &added.rules.AcceptRA
+		}
+	}
+	return nil
+}
+
+// refuseOwnARP refuses a network whose plugin tuning sets what its "arp" sets: CHECK of the plugin would then undo it.
+func (p Attachment) refuseOwnARP() error {
+	for _, plugin := range p.network.Chain() {
+		for key := range plugin.Sysctl {
+			ofAll := strings.Contains(key, ".all.") || strings.Contains(key, ".default.")
+			if (strings.HasSuffix(key, "arp_ignore") || strings.HasSuffix(key, "arp_announce")) && !ofAll {
+				return &RequestError{"network", p.network.Name, fmt.Sprintf("\"arp\" is %q in %s, and tuning sets %s: remove one of them", policy.ARPStrict, p.network.Path, key)}
+			}
 		}
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containerd/go-cni"
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/allocnet/allocnet/cniconf"
@@ -20,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -51,7 +51,7 @@ type Attachment struct {
 	List  *libcni.NetworkConfigList
 	rules policy.Source
 	// Mappings are its ports; chosen are those of them that no scheduler assigned.
-	Mappings, chosen []cni.PortMapping
+	Mappings, chosen []portmap.Mapping
 }
 
 // New resolves the request of Setup. Every error is one of the request or of the
@@ -204,7 +204,10 @@ func (p *Plan) permit(r Request, host policy.Source) error {
 			HasRanges: !added.network.UsesIPAM(func(ipam string) bool { return ipam == "static" }),
 		}
 		if !r.Operator && i < len(p.Added)-len(r.Defaults) {
-			requested[i].HostPorts, requested[i].Addresses = element.HostPorts(), added.choice.Addresses
+			requested[i].Addresses = added.choice.Addresses
+			for _, ports := range element.HostPorts() {
+				requested[i].HostPorts = append(requested[i].HostPorts, policy.PortRange(ports))
+			}
 		}
 	}
 	return policy.Check(r.Identity, host, requested)
@@ -256,6 +259,8 @@ type Facts struct {
 type Host interface {
 	// LinkMTU returns the MTU of a link; ok is false when there is none of that name.
 	LinkMTU(name string) (mtu int, ok bool, err error)
+	// UplinkMTU is that of the interfaces by which it sends to elsewhere; 0 if it has no default route.
+	UplinkMTU() (int, error)
 	// Addressed returns those of its interfaces that have addresses of subnets.
 	Addressed() ([]netns.Interface, error)
 	// Interfaces returns its interfaces with their addresses.

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/containerd/go-cni"
-
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
@@ -55,21 +53,21 @@ func (p *Plan) AnyPort(of PortsOf) bool {
 }
 
 // PortsOf are the ports of one kind of an attachment.
-type PortsOf func(Attachment) []cni.PortMapping
+type PortsOf func(Attachment) []portmap.Mapping
 
 // AllPorts are all of an attachment.
-func AllPorts(a Attachment) []cni.PortMapping { return a.Mappings }
+func AllPorts(a Attachment) []portmap.Mapping { return a.Mappings }
 
 // ChosenPorts are those that no scheduler assigned.
-func ChosenPorts(a Attachment) []cni.PortMapping { return a.chosen }
+func ChosenPorts(a Attachment) []portmap.Mapping { return a.chosen }
 
 // RefusePort returns an error when a port of the given kind overlaps one that holder has.
-func (p *Plan) RefusePort(of PortsOf, taken cni.PortMapping, holder string) error {
+func (p *Plan) RefusePort(of PortsOf, taken portmap.Mapping, holder string) error {
 	for _, a := range p.Added {
 		for _, m := range of(a) {
 			if portmap.Overlap(m, taken) {
-				return errdefs.As(errdefs.Conflict, fmt.Errorf("network %q as %s: host port %d/%s on %s is in use: %s",
-					a.Attachment.Network, a.Attachment.Interface, m.HostPort, m.Protocol, cmp.Or(m.HostIP, "all addresses"), holder))
+				return errdefs.As(errdefs.Conflict, fmt.Errorf("network %q as %s: host port %s/%s on %s is in use: %s",
+					a.Attachment.Network, a.Attachment.Interface, m.HostPorts(), m.Protocol, cmp.Or(m.HostIP, "all addresses"), holder))
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/inspect"
 	"github.com/allocnet/allocnet/hook/internal/isolate"
+	"github.com/allocnet/allocnet/hook/internal/lease"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/state"
 )
@@ -47,8 +48,9 @@ func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment, l
 func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 	undone := *a
 	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
+	undone.DHCP = lease.Released(a.DHCP)
 	if i := a.Isolation; i != nil {
-		undone.Isolation = &state.Isolation{Level: i.Level, Antispoof: i.Antispoof}
+		undone.Isolation = &state.Isolation{Level: i.Level, Antispoof: i.Antispoof, NoHost: i.NoHost}
 	}
 	if err := o.Lock.Write(undone); err != nil {
 		return err
@@ -63,6 +65,7 @@ func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 func Del(ctx context.Context, o *operation.Operation, a state.Attachment, list *libcni.NetworkConfigList, path string, is inspect.Absence) (*operation.Call, error) {
 	o.Work().Undo(ctx, a)
 	path = inspect.PathOf(path, is)
+	lease.ReportUnreleased(o, a, path)
 	c, err := o.Call(a, list, path, nil)
 	if err != nil {
 		return nil, err

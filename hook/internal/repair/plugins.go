@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -68,7 +69,7 @@ func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 		p.Err = err
 		return
 	}
-	chain := p.operation.Config.InProcess.Chain(a, &p.Repair, nil)
+	chain := p.operation.Config.InProcess.Chain(a, &p.Repair, plugin.Seams{})
 	list.DisableCheck = false // of plugins that do not understand CHECK: these do
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
 		list.CNIVersion = repairVersion

@@ -8,8 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/containerd/go-cni"
-
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -22,13 +21,13 @@ var portFamilies = step{Result: checkPortFamilies}
 // serve: the portmap plugin makes no rule for such a port, and reports success.
 type PortFamilyError struct {
 	Network, Interface string
-	Mapping            cni.PortMapping
+	Mapping            allocation.PortMapping
 	// Addresses are those of the attachment.
 	Addresses []netip.Prefix
 }
 
 func (e *PortFamilyError) Error() string {
-	port := fmt.Sprintf("network %q as %s: host port %d/%s", e.Network, e.Interface, e.Mapping.HostPort, e.Mapping.Protocol)
+	port := fmt.Sprintf("network %q as %s: host port %s/%s", e.Network, e.Interface, e.Mapping.HostPorts(), e.Mapping.Protocol)
 	if e.Mapping.HostIP == "" {
 		return port + " cannot be mapped: the attachment has no address"
 	}
@@ -89,14 +88,14 @@ func warnUnreachedPorts(w *Work, c Call) {
 }
 
 // isLocalIPv6 tells whether a port is mapped on ::1 alone. The kernel lets nothing from there out to an attachment.
-func isLocalIPv6(m cni.PortMapping) bool {
+func isLocalIPv6(m allocation.PortMapping) bool {
 	host, err := netip.ParseAddr(m.HostIP)
 	return err == nil && host == netip.IPv6Loopback()
 }
 
 // servesPort tells whether an address is of the family of the mapping's host IP. All
 // families have the empty host IP.
-func servesPort(addresses []netip.Prefix, m cni.PortMapping) bool {
+func servesPort(addresses []netip.Prefix, m allocation.PortMapping) bool {
 	if isLocalIPv6(m) {
 		return false
 	}

@@ -9,6 +9,7 @@ package step
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -52,7 +53,7 @@ type step struct {
 }
 
 // table has all steps in the order in which they are done. Before DEL they are undone in reverse.
-var table = []step{forwarding, loopback, bridgeMTU, bridges, withoutIPv6, ipv6Off, innerMasters, forceAddress, assigned, portFamilies, acceptRA, parameters, defaultRoutes, sourceRouting, resolvConf}
+var table = []step{forwarding, loopback, bridgeMTU, bridges, withoutIPv6, ipv6Off, innerMasters, forceAddress, assigned, portFamilies, acceptRA, strictARP, parameters, defaultRoutes, sourceRouting, resolvConf, announce}
 
 // Lack is something that is missing.
 type Lack struct {
@@ -90,6 +91,8 @@ type Work struct {
 	Fail func(a state.Attachment, err error) error
 	// DNS returns what is selected of the DNS of the attachments of a record.
 	DNS func(state.Record) (resolvconf.Config, error)
+	// AnnounceAgain announces addresses some times more, after this call.
+	AnnounceAgain func(netns, iface string, addresses []netip.Addr)
 	// ResolvConf is the file of a new namespace, and HostResolvConf are those of the host.
 	ResolvConf     resolvconf.File
 	HostResolvConf []string

@@ -41,6 +41,7 @@ type config struct {
 	ForceAddress        bool                 `json:"forceAddress"`
 	IPMasq              bool                 `json:"ipMasq"`
 	IPMasqBackend       *string              `json:"ipMasqBackend"`
+	EgressAddress       masquerade.Egress    `json:"egressAddress"`
 	MTU                 int                  `json:"mtu"`
 	HairpinMode         bool                 `json:"hairpinMode"`
 	PromiscMode         bool                 `json:"promiscMode"`
@@ -169,7 +170,7 @@ func (conf *config) applyAddresses(c *plugin.Call, netns ns.NetNS, bridge *netli
 		return err
 	}
 	if conf.IPMasq {
-		return masquerade.Add(c, conf.IPMasqBackend, plugin.Networks(result))
+		return masquerade.Add(c, masquerade.Options{Backend: conf.IPMasqBackend, Egress: conf.EgressAddress}, plugin.Networks(result))
 	}
 	return nil
 }

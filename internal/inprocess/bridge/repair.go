@@ -55,7 +55,7 @@ func repair(c *plugin.Call) error {
 	if !conf.IPMasq || conf.IPAM.Type == "" {
 		return nil
 	}
-	return masquerade.Repair(c, conf.IPMasqBackend, plugin.Networks(result))
+	return masquerade.Repair(c, masquerade.Options{Backend: conf.IPMasqBackend, Egress: conf.EgressAddress}, plugin.Networks(result))
 }
 
 func (conf *config) repairHost(c *plugin.Call, result *current.Result, port netlink.Link) error {

@@ -74,6 +74,9 @@ func (conf *config) ensure(c *plugin.Call, result *current.Result, do func(*sour
 	if err != nil {
 		return err
 	}
+	if conf.inNFTables(c) {
+		return conf.ensureNFTables(c, result)
+	}
 	if !isFirewalld {
 		all = append(conf.rules(result), all...)
 	}
@@ -123,7 +126,7 @@ func check(c *plugin.Call) error {
 		return errors.New("missing prevResult from earlier plugin")
 	}
 	isFirewalld, err := conf.withSources(c, result, (*sources).check)
-	if isFirewalld || err != nil {
+	if isFirewalld || err != nil || conf.inNFTables(c) {
 		return err
 	}
 	all := conf.rules(result)

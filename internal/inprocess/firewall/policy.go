@@ -22,19 +22,9 @@ const (
 // ingress returns the rules of the ingress policy for the bridge of a result. They stay when
 // the attachment is removed: others may be on the bridge.
 func (conf *config) ingress(result *current.Result) ([]*rules.IPTables, error) {
-	comment, err := conf.policyComment()
-	if err != nil || comment == "" {
+	bridge, comment, err := conf.policyBridge(result)
+	if err != nil || bridge == "" {
 		return nil, err
-	}
-	if len(result.Interfaces) == 0 {
-		return nil, fmt.Errorf("interface needs to be set for ingress policy %q, make sure to chain \"firewall\" plugin with \"bridge\"", conf.IngressPolicy)
-	}
-	if result.Interfaces[0] == nil {
-		return nil, errors.New("got nil interface")
-	}
-	bridge := result.Interfaces[0].Name
-	if bridge == "" {
-		return nil, errors.New("got empty bridge name")
 	}
 	var all []*rules.IPTables
 	for _, family := range rules.Families {
@@ -44,6 +34,25 @@ func (conf *config) ingress(result *current.Result) ([]*rules.IPTables, error) {
 		}
 	}
 	return all, nil
+}
+
+// policyBridge returns the bridge of a result with the comment of its rules; empty if the policy lets all through.
+func (conf *config) policyBridge(result *current.Result) (bridge, comment string, err error) {
+	comment, err = conf.policyComment()
+	if err != nil || comment == "" {
+		return "", "", err
+	}
+	if len(result.Interfaces) == 0 {
+		return "", "", fmt.Errorf("interface needs to be set for ingress policy %q, make sure to chain \"firewall\" plugin with \"bridge\"", conf.IngressPolicy)
+	}
+	if result.Interfaces[0] == nil {
+		return "", "", errors.New("got nil interface")
+	}
+	bridge = result.Interfaces[0].Name
+	if bridge == "" {
+		return "", "", errors.New("got empty bridge name")
+	}
+	return bridge, comment, nil
 }
 
 // isolationGroup separates a bridge from others, and its ports from each other if isolated.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -63,4 +64,17 @@ func GlobalAddresses(link netlink.Link) ([]net.IPNet, error) {
 // HasAddress tells whether an address is present with the same length of its prefix.
 func HasAddress(present []netlink.Addr, address net.IPNet) bool {
 	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })
+}
+
+// RemoveAddresses removes IPv4 addresses from a link; one that it does not have is fine.
+func RemoveAddresses(link netlink.Link, addresses []netip.Prefix) error {
+	var errs []error
+	for _, p := range addresses {
+		network := &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+		err := netlink.AddrDel(link, &netlink.Addr{IPNet: network})
+		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			errs = append(errs, fmt.Errorf("remove %s from %s: %w", p, link.Attrs().Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

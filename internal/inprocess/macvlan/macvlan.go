@@ -134,7 +134,7 @@ func add(c *plugin.Call) (*current.Result, error) {
 	} else {
 		err = conf.configure(c, netns, result)
 	}
-	result.DNS = conf.DNS
+	result.DNS = plugin.ChooseDNS(conf.DNS, result.DNS)
 	return result, err
 }
 
@@ -207,6 +207,9 @@ func (conf *config) configure(c *plugin.Call, netns ns.NetNS, result *current.Re
 		return err
 	}
 	result.IPs, result.Routes = allocated.IPs, allocated.Routes
+	if conf.IPAM.Type == "dhcp" { // of other types the reference plugin drops it
+		result.DNS = allocated.DNS
+	}
 	for _, address := range result.IPs {
 		address.Interface = current.Int(0)
 	}

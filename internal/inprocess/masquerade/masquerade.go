@@ -21,29 +21,50 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
+// Options are keys of a plugin that masquerades.
+type Options struct {
+	// Backend is "iptables" or "nftables"; nil means what the host has, iptables first.
+	Backend *string
+	Egress  Egress
+}
+
+// Egress are the addresses that packets leave with, one of each family at most. Without one of a family, packets get that of the
+// interface that they leave by.
+type Egress []netip.Addr
+
+// of returns the address of the family of another one; it is not valid if there is none.
+func (e Egress) of(ip net.IP) netip.Addr {
+	for _, address := range e {
+		if address.Is4() == links.IsIPv4(ip) {
+			return address
+		}
+	}
+	return netip.Addr{}
+}
+
 // attachment is what rules of masquerading are made from.
 type attachment struct {
-	// backend is "iptables" or "nftables"; nil means what the host has, iptables first.
-	backend *string
+	Options
+
 	// networks are the addresses of the attachment with their networks' masks.
 	networks                     []net.IPNet
 	network, ifName, containerID string
 }
 
 // of returns what the rules of the attachment of a call are made from.
-func of(c *plugin.Call, backend *string, networks []net.IPNet) attachment {
-	return attachment{backend, networks, c.Network, c.IfName, c.ContainerID}
+func of(c *plugin.Call, options Options, networks []net.IPNet) attachment {
+	return attachment{options, networks, c.Network, c.IfName, c.ContainerID}
 }
 
 // Add leaves the rules to be added that masquerade the addresses of an attachment, each with the mask of its
-// network. backend is "iptables" or "nftables"; nil means what the host has, iptables first.
-func Add(c *plugin.Call, backend *string, networks []net.IPNet) error {
-	return of(c, backend, networks).add(c.Ctx, &c.Changes.Rules)
+// network.
+func Add(c *plugin.Call, options Options, networks []net.IPNet) error {
+	return of(c, options, networks).add(c.Ctx, &c.Changes.Rules)
 }
 
 // Remove leaves the rules to be removed, of both backends: the configuration may have changed since ADD.
 func Remove(c *plugin.Call, networks []net.IPNet) {
-	m := of(c, nil, networks)
+	m := of(c, Options{}, networks)
 	for _, r := range m.iptables() {
 		c.Changes.Rules.Add(rules.Change{Remove: true, IPTables: r})
 	}
@@ -51,14 +72,14 @@ func Remove(c *plugin.Call, networks []net.IPNet) {
 }
 
 // Repair leaves the rules to be added where they are missing, and the flows to be forgotten that began without.
-func Repair(c *plugin.Call, backend *string, networks []net.IPNet) error {
-	m := of(c, backend, networks)
+func Repair(c *plugin.Call, options Options, networks []net.IPNet) error {
+	m := of(c, options, networks)
 	c.Changes.Rules.Translations = append(c.Changes.Rules.Translations, m)
 	return m.add(c.Ctx, &c.Changes.Rules)
 }
 
 func (m attachment) add(ctx context.Context, all *rules.Set) error {
-	switch rules.Backend(ctx, m.backend, all.Kind) {
+	switch rules.Backend(ctx, m.Backend, all.Kind) {
 	case rules.BackendIPTables:
 		for _, r := range m.iptables() {
 			all.Add(rules.Change{IPTables: r})
@@ -66,7 +87,7 @@ func (m attachment) add(ctx context.Context, all *rules.Set) error {
 	case rules.BackendNFTables:
 		all.Add(rules.Change{NFTables: m.nftables()})
 	default:
-		return fmt.Errorf("unknown ipmasq backend %q", *m.backend)
+		return fmt.Errorf("unknown ipmasq backend %q", *m.Backend)
 	}
 	return nil
 }
@@ -89,7 +110,11 @@ func (m attachment) iptables() []*rules.IPTables {
 			all = append(all, r)
 		}
 		r.Add(rules.Rule{Chain: chain, Args: append([]string{"-d", network.String(), "-j", "ACCEPT"}, comment...)})
-		r.Add(rules.Rule{Chain: chain, Args: append([]string{"!", "-d", multicast, "-j", "MASQUERADE"}, comment...)})
+		target := []string{"!", "-d", multicast, "-j", "MASQUERADE"}
+		if egress := m.Egress.of(network.IP); egress.IsValid() {
+			target = []string{"!", "-d", multicast, "-j", "SNAT", "--to-source", egress.String()}
+		}
+		r.Add(rules.Rule{Chain: chain, Args: append(target, comment...)})
 		r.Add(rules.Rule{Chain: "POSTROUTING", Args: append([]string{"-s", network.IP.String(), "-j", chain}, comment...)})
 	}
 	return all

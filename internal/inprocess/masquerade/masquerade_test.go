@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func TestMasqueradeRemovalOfBoth(t *testing.T) {
 		t.Errorf("removed are rules of %d families in iptables, and %d times in nftables: want 2 and 1", families, tables)
 	}
 	unknown := "ipfw"
-	if err := Add(c, &unknown, networks); err == nil || err.Error() != `unknown ipmasq backend "ipfw"` {
+	if err := Add(c, Options{Backend: &unknown}, networks); err == nil || err.Error() != `unknown ipmasq backend "ipfw"` {
 		t.Errorf("an unknown backend: %v", err)
 	}
 }
@@ -81,7 +82,7 @@ func TestRootMasqueradeRemovalWithoutIPTables(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("XTABLES_LOCKFILE", t.TempDir()+"/lock")
-	m := attachment{nil, []net.IPNet{rulestest.Network(t, "10.50.0.2/24")}, "net", "eth0", "id"}
+	m := attachment{Options{}, []net.IPNet{rulestest.Network(t, "10.50.0.2/24")}, "net", "eth0", "id"}
 	netns, err := ns.TempNetNS()
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +145,26 @@ func TestMasqueradedFlows(t *testing.T) {
 	})
 	if want := []string{"to a port of another network", "to the outside", "to the outside by IPv6"}; !slices.Equal(got, want) {
 		t.Errorf("wanted are %q, want %q", got, want)
+	}
+}
+
+// TestEgressRules: packets of a family leave with its address, and those of the other as without.
+func TestEgressRules(t *testing.T) {
+	m := attachment{
+		Options:  Options{Egress: Egress{netip.MustParseAddr("192.0.2.10")}},
+		networks: []net.IPNet{rulestest.Network(t, "10.0.0.5/24"), rulestest.Network(t, "fd00::5/64")},
+		network:  "net", ifName: "eth0", containerID: "id",
+	}
+	all := m.iptables()
+	for i, want := range []string{"! -d 224.0.0.0/4 -j SNAT --to-source 192.0.2.10 COMMENT", "! -d ff00::/8 -j MASQUERADE COMMENT"} {
+		if text := rulestest.Text(all[i]); !strings.Contains(text, want) {
+			t.Errorf("%s\nlacks %s", text, want)
+		}
+	}
+	for i, want := range []string{"ip saddr 10.0.0.5 ip daddr != 10.0.0.0/24 snat ip to 192.0.2.10", "ip6 saddr fd00::5 ip6 daddr != fd00::/64 masquerade"} {
+		if got := m.nftables().Rules[i].Text; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 

@@ -53,19 +53,29 @@ func (m attachment) nftables() *rules.NFTables {
 		Replace: true,
 	}
 	for _, network := range m.networks {
+		translation, text := m.translation(network.IP)
 		r.Rules = append(r.Rules, netfilter.Rule{
 			Chain:   masqueradeChain,
 			Comment: m.comment(hash),
-			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s masquerade", netfilter.FamilyOf(network.IP), network.IP, masked(network)),
+			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s %[4]s", netfilter.FamilyOf(network.IP), network.IP, masked(network), text),
 			Exprs: slices.Concat(
 				netfilter.FamilyMatch(network.IP),
 				netfilter.SourceMatch(expr.CmpOpEq, links.HostNetwork(network.IP)),
 				netfilter.DestinationMatch(expr.CmpOpNeq, network),
-				[]expr.Any{&expr.Masq{}},
+				translation,
 			),
 		})
 	}
 	return r
+}
+
+// translation returns what gives packets of an address another one, and what nft prints for it.
+func (m attachment) translation(ip net.IP) (exprs []expr.Any, text string) {
+	egress := m.Egress.of(ip)
+	if !egress.IsValid() {
+		return []expr.Any{&expr.Masq{}}, "masquerade"
+	}
+	return netfilter.SNAT(egress.AsSlice()), fmt.Sprintf("snat %s to %s", netfilter.FamilyOf(ip), egress)
 }
 
 func masked(address net.IPNet) *net.IPNet {

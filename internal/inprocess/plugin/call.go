@@ -50,6 +50,8 @@ type Call struct {
 	IPv6Off bool
 	// Isolation keeps the attachment apart; nil: nothing does.
 	Isolation *Isolation
+	// Lease keeps its lease of DHCP; nil: nothing does.
+	Lease *Lease
 }
 
 // NewCall reads a call from a plugin's environment and input. Errors are *types.Error

@@ -89,11 +89,22 @@ func (c *Call) ReleaseIPAM(name string) error {
 	if err != nil {
 		return err
 	}
+	c.leave(p)
 	return p.Del(c)
+}
+
+// leave has the IPAM plugin do what it needs the interface for.
+func (c *Call) leave(p Type) {
+	if p.Leave != nil {
+		p.Leave(c)
+	}
 }
 
 // ReleaseIPAMLater leaves the addresses to be released when the links are removed.
 func (c *Call) ReleaseIPAMLater(name string) {
+	if p, ok := c.IPAM(name); ok {
+		c.leave(p)
+	}
 	c.Changes.leases = append(c.Changes.leases, func(ctx context.Context) error {
 		later := *c
 		later.Ctx = ctx

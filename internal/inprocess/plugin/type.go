@@ -22,6 +22,9 @@ type Type struct {
 	// Understands refuses values of a configuration that are not executed in process; nil if
 	// all are.
 	Understands func(config []byte) error
+	// Leave does what has to be done while the interface is still there: before DEL, and after an ADD that failed. It succeeds as far as it
+	// can; nil: nothing has to be done.
+	Leave func(*Call)
 	// Status tells why ADD would fail now; nil for plugins that cannot tell.
 	Status func(*Call) error
 	// Repair makes what is missing of what Add makes, and notes it in Call.Repair. nil for those whose calls are

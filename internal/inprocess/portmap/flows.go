@@ -58,7 +58,7 @@ func (p publishedFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	}
 	return slices.ContainsFunc(p.mappings, func(m mapping) bool {
 		switch {
-		case !m.isUDP() || uint16(m.HostPort) != to.DstPort:
+		case !m.isUDP() || !m.has(to.DstPort):
 			return false
 		case m.bound():
 			return net.ParseIP(m.HostIP).Equal(to.DstIP)
@@ -77,7 +77,9 @@ type publication struct {
 func (p publication) Keys() []flows.Key {
 	var keys []flows.Key
 	for _, m := range p.mappings {
-		keys = append(keys, flows.Key{Port: uint16(m.HostPort), Protocol: nftablesProtocols[strings.ToLower(m.Protocol)]})
+		for port := m.HostPort; port <= m.last(); port++ {
+			keys = append(keys, flows.Key{Port: uint16(port), Protocol: nftablesProtocols[strings.ToLower(m.Protocol)]})
+		}
 	}
 	return keys
 }
@@ -90,7 +92,7 @@ func (p publication) Wants(f flows.Flow, isLocal func(netip.Addr) bool) bool {
 		return false
 	}
 	return slices.ContainsFunc(p.mappings, func(m mapping) bool {
-		return nftablesProtocols[strings.ToLower(m.Protocol)] == f.Protocol && m.HostPort == int(f.Original.DestinationPort) &&
+		return nftablesProtocols[strings.ToLower(m.Protocol)] == f.Protocol && m.has(f.Original.DestinationPort) &&
 			m.applies(p.address) && (!m.bound() || net.ParseIP(m.HostIP).Equal(to.AsSlice()))
 	}) && isLocal(to)
 }

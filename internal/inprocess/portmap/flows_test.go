@@ -28,6 +28,8 @@ func TestPublishedFlows(t *testing.T) {
 		want     bool
 	}{
 		"own":                         {all, "192.0.2.2", 443, unix.IPPROTO_UDP, true},
+		"of a range":                  {mapping{HostPort: 400, LastHostPort: 500, Protocol: "udp"}, "192.0.2.2", 500, unix.IPPROTO_UDP, true},
+		"beyond a range":              {mapping{HostPort: 400, LastHostPort: 500, Protocol: "udp"}, "192.0.2.2", 501, unix.IPPROTO_UDP, false},
 		"own, IPv6":                   {all, "2001:db8::2", 443, unix.IPPROTO_UDP, true},
 		"loopback":                    {all, "127.0.0.7", 443, unix.IPPROTO_UDP, true},
 		"another host":                {all, "192.0.2.1", 443, unix.IPPROTO_UDP, false},

@@ -6,6 +6,7 @@ package portmap
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"slices"
@@ -75,7 +76,7 @@ func masqueradeGroup(bit int) rules.Group {
 // addMapping adds the rules of one port: marks for connections from the attachment itself and
 // from this host, then the translation.
 func (conf *config) addMapping(r *rules.IPTables, mapping mapping, address net.IPNet) {
-	match := []string{"-p", mapping.Protocol, "--dport", strconv.Itoa(mapping.HostPort)}
+	match := []string{"-p", mapping.Protocol, "--dport", mapping.iptablesPorts()}
 	if mapping.bound() {
 		match = append(match, "-d", mapping.HostIP)
 	}
@@ -101,10 +102,22 @@ func (conf *config) addMapping(r *rules.IPTables, mapping mapping, address net.I
 		}
 	}
 	target := address.IP.String()
+	if mapping.isRange() {
+		add("-j", "DNAT", "--to-destination", target) // which leaves the port
+		return
+	}
 	if !links.IsIPv4(address.IP) {
 		target = "[" + target + "]"
 	}
 	add("-j", "DNAT", "--to-destination", target+":"+strconv.Itoa(mapping.ContainerPort))
+}
+
+// iptablesPorts are the ports of the host as iptables has them.
+func (m mapping) iptablesPorts() string {
+	if m.isRange() {
+		return fmt.Sprintf("%d:%d", m.HostPort, m.last())
+	}
+	return strconv.Itoa(m.HostPort)
 }
 
 // iptablesCalls returns the chain of the attachment with what leads to it: the ports of all
@@ -117,16 +130,36 @@ func (conf *config) iptablesCalls(ip net.IP) *rules.IPTables {
 	}
 	ports := map[string][]string{}
 	for _, mapping := range conf.RuntimeConfig.PortMappings {
-		ports[mapping.Protocol] = append(ports[mapping.Protocol], strconv.Itoa(mapping.HostPort))
+		ports[mapping.Protocol] = append(ports[mapping.Protocol], mapping.iptablesPorts())
 	}
 	for _, protocol := range slices.Sorted(maps.Keys(ports)) {
-		for some := range slices.Chunk(ports[protocol], maxPorts) {
+		for some := range chunks(ports[protocol]) {
 			args := []string{"-m", "comment", "--comment", r.Comment, "-m", "multiport", "-p", protocol, "--destination-ports", strings.Join(some, ",")}
 			args = append(append(args, conf.conditions(ip)...), "-j", r.Chain)
 			r.Add(rules.Rule{Chain: hostportChain, Args: args})
 		}
 	}
 	return r
+}
+
+// chunks divides ports among rules of multiport, for which a range counts twice.
+func chunks(ports []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		begin, count := 0, 0
+		for i, port := range ports {
+			weight := 1 + strings.Count(port, ":")
+			if count+weight > maxPorts {
+				if !yield(ports[begin:i]) {
+					return
+				}
+				begin, count = i, 0
+			}
+			count += weight
+		}
+		if begin < len(ports) {
+			yield(ports[begin:])
+		}
+	}
 }
 
 // truncateComment shortens a comment to what iptables accepts.

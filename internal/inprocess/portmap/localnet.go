@@ -109,7 +109,7 @@ func supportsGuard() bool {
 	}
 	defer socket.Close() //nolint:errcheck // nothing is left to send
 	existing, err := socket.List(loopbackGuard, guardChain)
-	if err == nil && netfilter.SameRules(existing, loopbackGuard.Chains[0].Rules, loopbackGuard.Family) || socket.Accepts(loopbackGuard) {
+	if err == nil && netfilter.SameRules(existing, loopbackGuard.Chains[0].Rules, loopbackGuard.Family) || socket.Try(loopbackGuard) == nil {
 		guardAccepted.Store(true)
 	}
 	return guardAccepted.Load()

@@ -121,10 +121,13 @@ func (m mapping) nftables(target net.IP) ([]expr.Any, error) {
 	if !ok {
 		return nil, fmt.Errorf("unknown protocol %q, use one of tcp, udp, sctp", m.Protocol)
 	}
-	if m.HostPort > 65535 || m.ContainerPort > 65535 {
-		return nil, fmt.Errorf("port %d or %d is out of range, the last one is 65535", m.HostPort, m.ContainerPort)
+	if m.last() > 65535 || m.ContainerPort > 65535 {
+		return nil, fmt.Errorf("port %d or %d is out of range, the last one is 65535", m.last(), m.ContainerPort)
 	}
 	translation := slices.Concat(netfilter.PortMatch(protocol, uint16(m.HostPort)), netfilter.DNAT(target, uint16(m.ContainerPort)))
+	if m.isRange() {
+		translation = slices.Concat(netfilter.PortRangeMatch(protocol, uint16(m.HostPort), uint16(m.last())), netfilter.DNATAddress(target))
+	}
 	if !m.bound() {
 		return translation, nil
 	}
@@ -138,6 +141,9 @@ func (m mapping) nftables(target net.IP) ([]expr.Any, error) {
 // nftablesText is what nft prints for the rule that publishes a port.
 func (m mapping) nftablesText(target net.IP) string {
 	text := fmt.Sprintf("%s dport %d dnat to %s", m.Protocol, m.HostPort, net.JoinHostPort(target.String(), strconv.Itoa(m.ContainerPort)))
+	if m.isRange() {
+		text = fmt.Sprintf("%s dport %d-%d dnat to %s", m.Protocol, m.HostPort, m.last(), target)
+	}
 	if m.bound() {
 		text = string(netfilter.FamilyOf(target)) + " daddr " + m.HostIP + " " + text
 	}

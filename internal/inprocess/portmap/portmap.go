@@ -55,7 +55,16 @@ type mapping struct {
 	ContainerPort int    `json:"containerPort"`
 	Protocol      string `json:"protocol"`
 	HostIP        string `json:"hostIP"`
+	// LastHostPort is the last port of a range from HostPort on, which is mapped to the same ports. 0: HostPort alone is mapped.
+	LastHostPort int `json:"lastHostPort"`
 }
+
+// last is the last port of the host that is mapped.
+func (m mapping) last() int { return max(m.HostPort, m.LastHostPort) }
+
+func (m mapping) isRange() bool { return m.last() != m.HostPort }
+
+func (m mapping) has(port uint16) bool { return m.HostPort <= int(port) && int(port) <= m.last() }
 
 // defaultMarkBit is the bit of the mark of packets to masquerade.
 const defaultMarkBit = 13
@@ -82,6 +91,9 @@ func parse(c *plugin.Call) (*config, *current.Result, error) {
 		}
 		if mapping.HostPort <= 0 {
 			return nil, nil, fmt.Errorf("Invalid host port number: %d", mapping.HostPort) //nolint:staticcheck // the reference plugin's text
+		}
+		if mapping.isRange() && mapping.ContainerPort != mapping.HostPort {
+			return nil, nil, fmt.Errorf("host ports %d-%d are mapped to ports from %d on: want a range to be mapped to the same ports", mapping.HostPort, mapping.last(), mapping.ContainerPort)
 		}
 	}
 	if result != nil {

@@ -39,6 +39,7 @@ func TestPortmapRefuses(t *testing.T) {
 		{`"conditionsV4": ["ip", "daddr"], "conditionsV6": ["ip6"]`, "iptables backend was requested but configuration contains nftables-specific options [conditionsV4 conditionsV6]"},
 		{fmt.Sprintf(mapping, 0, 80), "Invalid host port number: 0"},
 		{fmt.Sprintf(mapping, 80, -1), "Invalid container port number: -1"},
+		{`"runtimeConfig": {"portMappings": [{"hostPort": 80, "lastHostPort": 90, "containerPort": 8080, "protocol": "tcp"}]}`, "want a range to be mapped to the same ports"},
 	} {
 		t.Run(c.keys, func(t *testing.T) {
 			if _, _, err := parse(portmapCall(c.keys)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -165,14 +166,16 @@ func TestPublishedPortOfNFTables(t *testing.T) {
 		mapping mapping
 		want    string
 	}{
-		{mapping{8080, 80, "tcp", ""}, ""},
-		{mapping{8080, 80, "udp", "0.0.0.0"}, ""},
-		{mapping{8080, 80, "sctp", "192.0.2.1"}, ""},
-		{mapping{8080, 80, "TCP", ""}, `unknown protocol "TCP"`},
-		{mapping{80800, 80, "tcp", ""}, "out of range"},
-		{mapping{8080, 80800, "tcp", ""}, "out of range"},
-		{mapping{8080, 80, "tcp", "nowhere"}, `host IP "nowhere" is not an address`},
-		{mapping{8080, 80, "tcp", "::ffff:192.0.2.1"}, ""},
+		{mapping{8080, 80, "tcp", "", 0}, ""},
+		{mapping{8080, 80, "udp", "0.0.0.0", 0}, ""},
+		{mapping{8080, 80, "sctp", "192.0.2.1", 0}, ""},
+		{mapping{8080, 80, "TCP", "", 0}, `unknown protocol "TCP"`},
+		{mapping{80800, 80, "tcp", "", 0}, "out of range"},
+		{mapping{8080, 80800, "tcp", "", 0}, "out of range"},
+		{mapping{8080, 80, "tcp", "nowhere", 0}, `host IP "nowhere" is not an address`},
+		{mapping{8080, 80, "tcp", "::ffff:192.0.2.1", 0}, ""},
+		{mapping{8000, 8000, "tcp", "", 8199}, ""},
+		{mapping{8000, 8000, "tcp", "", 65536}, "out of range"},
 	} {
 		_, err := c.mapping.nftables(rulestest.Network(t, "10.0.0.5/24").IP)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -205,7 +208,7 @@ func testRules(t *testing.T) *rules.IPTables {
 	t.Helper()
 	bit := defaultMarkBit
 	conf := &config{network: "net", containerID: "id", MarkMasqBit: &bit}
-	conf.RuntimeConfig.PortMappings = []mapping{{8080, 80, "tcp", ""}, {5353, 53, "udp", "192.0.2.1"}, {5353, 53, "udp", "fd00::1"}}
+	conf.RuntimeConfig.PortMappings = []mapping{{8080, 80, "tcp", "", 0}, {5353, 53, "udp", "192.0.2.1", 0}, {5353, 53, "udp", "fd00::1", 0}}
 	return conf.iptables(rulestest.Network(t, "10.0.0.5/24"))
 }
 
@@ -238,4 +241,42 @@ func TestRulesOfIPTables(t *testing.T) {
 func TestRootSharedIsSeen(t *testing.T) {
 	roottest.Require(t)
 	rulestest.RequireSeen(t, testRules(t))
+}
+
+// TestRangeOfPorts: a range is one rule in each chain, whatever makes it.
+func TestRangeOfPorts(t *testing.T) {
+	bit := defaultMarkBit
+	conf := &config{network: "net", containerID: "id", MarkMasqBit: &bit}
+	conf.RuntimeConfig.PortMappings = []mapping{{10000, 10000, "udp", "", 10199}}
+	want := `-A CNI-DN-30e7440e95deb2a63c98a -p udp --dport 10000:10199 -s 10.0.0.5/24 -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-30e7440e95deb2a63c98a -p udp --dport 10000:10199 -s 127.0.0.1 -j CNI-HOSTPORT-SETMARK
+-A CNI-DN-30e7440e95deb2a63c98a -p udp --dport 10000:10199 -j DNAT --to-destination 10.0.0.5
+-A CNI-HOSTPORT-DNAT COMMENT -m multiport -p udp --destination-ports 10000:10199 -j CNI-DN-30e7440e95deb2a63c98a
+`
+	r := conf.iptables(rulestest.Network(t, "10.0.0.5/24"))
+	r.Shared = nil
+	if diff := gocmp.Diff(want, rulestest.Text(r)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	nft, err := conf.nftables(rulestest.Network(t, "fd00::5/64"))
+	if err != nil || nft.Rules[0].Text != "udp dport 10000-10199 dnat to fd00::5" || len(nft.Rules) != 2 {
+		t.Errorf("%+v, %v", nft.Rules, err)
+	}
+}
+
+// TestChunks: a range counts twice among the ports of multiport.
+func TestChunks(t *testing.T) {
+	for _, c := range []struct {
+		single, ranges int
+		want           []int
+	}{{0, 0, nil}, {15, 0, []int{15}}, {16, 0, []int{15, 1}}, {0, 7, []int{7}}, {0, 8, []int{7, 1}}, {14, 1, []int{14, 1}}, {13, 1, []int{14}}} {
+		ports := append(slices.Repeat([]string{"1"}, c.single), slices.Repeat([]string{"1:2"}, c.ranges)...)
+		var got []int
+		for some := range chunks(ports) {
+			got = append(got, len(some))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d ports and %d ranges: %v, want %v", c.single, c.ranges, got, c.want)
+		}
+	}
 }

@@ -34,9 +34,10 @@ var Type = plugin.Type{
 // config is the configuration of the ptp plugin.
 type config struct {
 	types.NetConf
-	IPMasq        bool    `json:"ipMasq"`
-	IPMasqBackend *string `json:"ipMasqBackend"`
-	MTU           int     `json:"mtu"`
+	IPMasq        bool              `json:"ipMasq"`
+	IPMasqBackend *string           `json:"ipMasqBackend"`
+	EgressAddress masquerade.Egress `json:"egressAddress"`
+	MTU           int               `json:"mtu"`
 	Args          struct {
 		CNI plugin.IPArgs `json:"cni"`
 	} `json:"args"`
@@ -94,7 +95,7 @@ func (conf *config) connect(c *plugin.Call, result *current.Result) error {
 		return err
 	}
 	if conf.IPMasq {
-		return masquerade.Add(c, conf.IPMasqBackend, plugin.Networks(result))
+		return masquerade.Add(c, masquerade.Options{Backend: conf.IPMasqBackend, Egress: conf.EgressAddress}, plugin.Networks(result))
 	}
 	return nil
 }

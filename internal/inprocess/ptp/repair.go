@@ -49,7 +49,7 @@ func repair(c *plugin.Call) error {
 	if !conf.IPMasq {
 		return nil
 	}
-	return masquerade.Repair(c, conf.IPMasqBackend, plugin.Networks(result))
+	return masquerade.Repair(c, masquerade.Options{Backend: conf.IPMasqBackend, Egress: conf.EgressAddress}, plugin.Networks(result))
 }
 
 // ensureIndirect makes the routes that lead all packets through the gateway, and removes the

@@ -24,7 +24,7 @@ type canonicalRules struct {
 	listing iptablesListing
 }
 
-var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "DNAT", "MARK"}
+var iptablesTargets = []string{"ACCEPT", "DROP", "RETURN", "MASQUERADE", "SNAT", "DNAT", "MARK"}
 
 func canonical(ctx context.Context, kind Kind, family netfilter.Family, all []*IPTables) (*canonicalRules, error) {
 	c := &canonicalRules{kind: kind, family: family, chains: map[string]int{}}

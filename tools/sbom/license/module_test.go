@@ -30,6 +30,7 @@ var lists = map[string][][]string{
 	"tools/nomad/discover": nil,
 	"tools/protogen":       {{"-test", "./..."}, {"tool"}},
 	"tools/sbom":           {{"-test", "./..."}},
+	"tools/site":           {{"-test", "./..."}},
 }
 
 // TestModules: each module of which a package is built, in any Go module of the

@@ -1,0 +1,23 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import "github.com/allocnet/allocnet/allocation"
+
+// Denied counts what isolation has dropped of an attachment.
+type Denied = allocation.Denied
+
+// DeniedFlow is a flow of which isolation has dropped packets, and FlowEnd one of its two ends.
+type (
+	DeniedFlow = allocation.DeniedFlow
+	FlowEnd    = allocation.FlowEnd
+)
+
+// DeniedFlows are those that were denied last.
+type DeniedFlows struct {
+	// Flows are in the order of their last packets.
+	Flows []DeniedFlow `json:"flows"`
+	// Deaf is why the agent is not told of flows. Empty: it is.
+	Deaf string `json:"deaf,omitempty"`
+}

@@ -1,0 +1,203 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/cluster/connect"
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/roster"
+	"github.com/allocnet/allocnet/cluster/route"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+const (
+	// recordsPause is the time between two looks at whether records have changed.
+	recordsPause = 300 * time.Millisecond
+	// rosterPause is the time between two looks at which pools there are, and whether isolation is about their attachments.
+	rosterPause = 5 * time.Second
+	// ownPause is the time after which attachments are read again though no record has changed: the levels of networks may have.
+	ownPause = 10 * time.Second
+)
+
+// sharer is what rosters need of the engine.
+type sharer interface {
+	SharesMembers() (bool, error)
+	Members(ctx context.Context) ([]isolation.Member, error)
+	RecordsVersion() (string, error)
+	LearnMembers(ctx context.Context, pool string, remotes []isolation.Remote, read time.Time) error
+	KnownMembers(pool string) ([]isolation.Remote, error)
+	Learned() (map[string]time.Time, error)
+}
+
+// rosters tell the other hosts of pools that span hosts of the attachments of this one, and learn of theirs, while isolation is about attachments.
+type rosters struct {
+	engine sharer
+	// pools returns those that span hosts. It is complete if networks use no other one.
+	pools func() (spanning []*ipam.Config, complete bool)
+	open  func(*ipam.Config) func() (ipam.Store, ipam.Host, error)
+	log   hclog.Logger
+
+	mu      sync.Mutex // guards all below
+	running map[string]*running
+	// own are the attachments of this host, as they were when the records had this version.
+	own     []isolation.Member
+	version string
+	readOwn time.Time
+}
+
+// running is the roster of a pool.
+type running struct {
+	*roster.Roster
+	config *ipam.Config
+	end    func()
+}
+
+// newRosters returns the rosters; nil for a hook that attaches nothing.
+func (d *Daemon) newRosters(engine agent.Engine) *rosters {
+	s, ok := engine.(sharer)
+	if !ok || d.pools == nil {
+		return nil
+	}
+	return &rosters{engine: s, pools: d.spanningPools, open: d.openRoster, log: d.log.Named("cluster"), running: map[string]*running{}}
+}
+
+func (d *Daemon) spanningPools() (spanning []*ipam.Config, complete bool) {
+	kept, complete := d.pools.Kept()
+	for _, k := range kept {
+		if k.Config.Mode != ipam.ModeFlat {
+			spanning = append(spanning, k.Config)
+		}
+	}
+	return spanning, complete
+}
+
+func (d *Daemon) openRoster(c *ipam.Config) func() (ipam.Store, ipam.Host, error) {
+	return d.observed(connect.New(c.ConfigDir, c.StateDir), c.Pool)
+}
+
+// run keeps a roster for each pool until ctx ends.
+func (r *rosters) run(ctx context.Context) {
+	defer r.endWhere(func(*running) bool { return true })
+	looked := time.Time{}
+	version := ""
+	for ctx.Err() == nil {
+		if time.Since(looked) >= rosterPause {
+			looked = time.Now()
+			r.update(ctx)
+		}
+		if now, err := r.engine.RecordsVersion(); err == nil && now != version {
+			version = now
+			r.kick()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(recordsPause):
+		}
+	}
+}
+
+// update starts and ends rosters. What is known of a pool stays while it is not certain that it is not used any more.
+func (r *rosters) update(ctx context.Context) {
+	shares, err := r.engine.SharesMembers()
+	if err != nil && !shares {
+		return // it is not known what the files would say without their mistakes
+	}
+	pools, complete := r.pools()
+	if !shares {
+		pools = nil
+	}
+	present := map[string]bool{}
+	for _, c := range pools {
+		present[c.Pool] = true
+		r.start(ctx, c)
+	}
+	if !complete && shares {
+		return
+	}
+	for _, one := range r.endWhere(func(one *running) bool { return !present[one.config.Pool] }) {
+		one.Withdraw(ctx)
+	}
+	known, err := r.engine.Learned()
+	for pool := range known {
+		if !present[pool] && err == nil {
+			err = r.engine.LearnMembers(ctx, pool, nil, time.Time{})
+		}
+	}
+	if err != nil {
+		r.log.Warn("attachments on other hosts that are of no pool any more are still known", "error", err)
+	}
+}
+
+// start starts the roster of a pool unless there is one with this configuration.
+func (r *rosters) start(ctx context.Context, c *ipam.Config) {
+	r.mu.Lock()
+	present := r.running[c.Pool]
+	r.mu.Unlock()
+	if present != nil && reflect.DeepEqual(present.config, c) {
+		return
+	}
+	r.endWhere(func(one *running) bool { return one == present })
+	one := &running{config: c, Roster: roster.New(roster.Options{
+		Config: c, Open: r.open(c), Own: r.members, Routes: route.Links, Logger: r.log,
+		Known: func() ([]isolation.Remote, error) { return r.engine.KnownMembers(c.Pool) },
+		Learn: func(ctx context.Context, all []isolation.Remote, read time.Time) error {
+			return r.engine.LearnMembers(ctx, c.Pool, all, read)
+		},
+	})}
+	ctx, stop := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { one.Run(ctx) })
+	one.end = func() { stop(); group.Wait() }
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[c.Pool] = one
+}
+
+// endWhere ends rosters, and returns them.
+func (r *rosters) endWhere(which func(*running) bool) (ended []*running) {
+	r.mu.Lock()
+	for pool, one := range r.running {
+		if which(one) {
+			ended = append(ended, one)
+			delete(r.running, pool)
+		}
+	}
+	r.mu.Unlock()
+	for _, one := range ended {
+		one.end()
+	}
+	return ended
+}
+
+// kick has attachments and routes looked at. It may be called at any time.
+func (r *rosters) kick() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.running {
+		one.Kick()
+	}
+}
+
+// members returns the attachments of this host.
+func (r *rosters) members(ctx context.Context) ([]isolation.Member, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	version, err := r.engine.RecordsVersion()
+	if err == nil && version == r.version && time.Since(r.readOwn) < ownPause {
+		return r.own, nil
+	}
+	own, err := r.engine.Members(ctx)
+	if err == nil {
+		r.own, r.version, r.readOwn = own, version, time.Now()
+	}
+	return own, err
+}

@@ -1,0 +1,140 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/ipam/storetest"
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// fakeSharer is an engine that shares what it is told to.
+type fakeSharer struct {
+	mu      sync.Mutex // guards all below
+	shares  bool
+	mistake error
+	version string
+	// read counts readings of the records, and learned are the pools that something is known of.
+	read    int
+	learned map[string]time.Time
+}
+
+func (f *fakeSharer) SharesMembers() (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.shares, f.mistake
+}
+
+func (f *fakeSharer) Members(context.Context) ([]isolation.Member, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read++
+	return nil, nil
+}
+
+func (f *fakeSharer) RecordsVersion() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version, nil
+}
+
+func (f *fakeSharer) LearnMembers(_ context.Context, pool string, all []isolation.Remote, read time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.learned[pool] = read; all == nil && read.IsZero() {
+		delete(f.learned, pool)
+	}
+	return nil
+}
+
+func (f *fakeSharer) KnownMembers(string) ([]isolation.Remote, error) { return nil, nil }
+
+func (f *fakeSharer) Learned() (map[string]time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.learned), nil
+}
+
+// TestRosters: while isolation is about attachments each pool that spans hosts has a roster, which sees changes of the records at once; what is known of other
+// pools is forgotten when it is certain that they are not used. With a mistake in a file, what was shared still is.
+func TestRosters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &fakeSharer{learned: map[string]time.Time{"gone": time.Now()}}
+		var mu sync.Mutex // guards the next two
+		pools, complete := []*ipam.Config{parsePool(t, "a"), parsePool(t, "b")}, false
+		r := &rosters{
+			engine: engine, log: hclog.NewNullLogger(), running: map[string]*running{},
+			pools: func() ([]*ipam.Config, bool) { mu.Lock(); defer mu.Unlock(); return pools, complete },
+			open: func(*ipam.Config) func() (ipam.Store, ipam.Host, error) {
+				store := &storetest.Fake{}
+				return func() (ipam.Store, ipam.Host, error) {
+					return store, ipam.Host{Instance: strings.Repeat("a", 32)}, nil
+				}
+			},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { r.run(ctx); close(done) }()
+		require := func(when string, wantRunning, wantLearned string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			r.mu.Lock()
+			running := strings.Join(slices.Sorted(maps.Keys(r.running)), " ")
+			r.mu.Unlock()
+			learned, _ := engine.Learned()
+			if names := strings.Join(slices.Sorted(maps.Keys(learned)), " "); running != wantRunning || names != wantLearned {
+				t.Errorf("%s: rosters of %q run, and known is %q, want %q and %q", when, running, names, wantRunning, wantLearned)
+			}
+		}
+		set := func(do func()) {
+			mu.Lock()
+			defer mu.Unlock()
+			engine.mu.Lock()
+			defer engine.mu.Unlock()
+			do()
+		}
+		require("nothing is isolated", "", "")
+		set(func() { engine.learned["gone"] = time.Now(); engine.shares = true })
+		require("there may be more pools", "a b", "a b gone")
+		set(func() { complete = true })
+		require("these are all", "a b", "a b")
+		set(func() { engine.mistake, pools = errors.New("a mistake"), pools[:1] })
+		require("a mistake in a file", "a", "a")
+		before := 0
+		set(func() { before, engine.version = engine.read, "another" })
+		time.Sleep(2 * recordsPause)
+		synctest.Wait()
+		set(func() {
+			if engine.read == before {
+				t.Error("a change of the records is not seen")
+			}
+			engine.shares, engine.mistake = false, nil
+		})
+		require("nothing is isolated any more", "", "")
+		stop()
+		<-done
+	})
+}
+
+func parsePool(t *testing.T, name string) *ipam.Config {
+	t.Helper()
+	c, err := ipam.Parse([]byte(`{"pool": "` + name + `", "mode": "auto", "ranges": [{"subnet": "10.0.0.0/16"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,255 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package forwarding
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/cleanup"
+	"github.com/allocnet/allocnet/internal/roottest"
+)
+
+// webFlow is one from web0 by up0, to port 443 of TCP.
+func webFlow() Flow {
+	return Flow{
+		Hook: Forward, From: netip.MustParseAddr("10.88.0.2"), To: netip.MustParseAddr("198.51.100.7"),
+		FromLink: "web0", ToLink: "up0", Protocol: "tcp", Port: 443,
+	}
+}
+
+// fateText is what becomes of a flow: pass, drop or doubt.
+func fateText(f Fate) string {
+	switch {
+	case len(f.Drops) > 0:
+		return "drop"
+	case len(f.Doubts) > 0:
+		return "doubt"
+	}
+	return "pass"
+}
+
+// flowForms are conditions of iptables, and whether the flow meets them.
+var flowForms = []form{
+	{"", yes},
+	{"-i web0 -o up0", yes}, {"-o up+", yes}, {"! -i bad0", yes}, {"-i up0", no}, {"-o web0", no},
+	{"-s 10.88.0.2/32", yes}, {"-s 10.88.0.3/32", no}, {"-d 198.51.100.0/24", yes}, {"! -d 198.51.100.0/24", no},
+	{"-p tcp", yes}, {"-p udp", no}, {"! -p tcp", no}, {"! -p icmp", yes}, {"-p all", yes}, {"-p 254", unknown},
+	{"-p tcp -m tcp --dport 443", yes}, {"-p tcp -m tcp --dport 80", no}, {"-p tcp -m tcp ! --dport 80", yes},
+	{"-p tcp -m tcp --dport 400:500", yes}, {"-p tcp -m tcp --dport 444:500", no}, {"-p udp -m udp --dport 443", no},
+	{"-p tcp -m multiport --dports 22,443", yes}, {"-p tcp -m multiport --dports 22,80:90", no},
+	{"-p tcp -m tcp --sport 1024:65535", unknown}, {"-p tcp -m tcp --tcp-flags SYN SYN", unknown}, {"-p udp -m udp --sport 53", no},
+	{"-p icmp -m icmp --icmp-type 8", no},
+	{"-m conntrack --ctstate NEW", yes}, {"-m conntrack --ctstate RELATED,ESTABLISHED", no}, {"-m conntrack --ctstate DNAT", no},
+	{"-m set --match-set x src", unknown}, {"-m mark --mark 0x1", unknown}, {"-i bad0 -m mark --mark 0x1", no},
+	{"-m comment --comment \"a b\"", yes},
+}
+
+// TestFlowForms: each condition, with each verdict and policy.
+func TestFlowForms(t *testing.T) {
+	for _, f := range flowForms {
+		for _, test := range []struct {
+			verdict, policy string
+			want            map[answer]string
+		}{
+			{"ACCEPT", "DROP", map[answer]string{yes: "pass", no: "drop", unknown: "doubt"}},
+			{"DROP", "ACCEPT", map[answer]string{yes: "drop", no: "pass", unknown: "doubt"}},
+			{"ACCEPT", "ACCEPT", map[answer]string{yes: "pass", no: "pass", unknown: "pass"}},
+			{"REJECT", "DROP", map[answer]string{yes: "drop", no: "drop", unknown: "drop"}},
+			{"other", "ACCEPT", map[answer]string{yes: "drop", no: "pass", unknown: "doubt"}},
+			{"NFQUEUE", "ACCEPT", map[answer]string{yes: "doubt", no: "pass", unknown: "doubt"}},
+		} {
+			rule := strings.Join(strings.Fields("-A FORWARD "+f.text+" -j "+test.verdict), " ")
+			text := iptablesSave(":FORWARD "+test.policy+" [0:0]", ":other - [0:0]", "-A other -j DROP", rule)
+			facts := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: text})}}
+			if got := facts.FateOf(webFlow()); fateText(got) != test.want[f.want] {
+				t.Errorf("%s, policy %s: %+v, want %s", rule, test.policy, got, test.want[f.want])
+			}
+		}
+	}
+}
+
+// TestFlowNftForms: the same of nftables, whose listing has numbers, ranges and types.
+func TestFlowNftForms(t *testing.T) {
+	ping := webFlow()
+	ping.Protocol, ping.Port = "icmp", 0
+	ping6 := ping
+	ping6.From, ping6.To = netip.MustParseAddr("fd88::2"), netip.MustParseAddr("2001:db8::7")
+	dport := header("tcp", "dport")
+	for _, test := range []struct {
+		flow Flow
+		text string
+		want string
+	}{
+		{webFlow(), is(dport, "==", `443`), "pass"},
+		{webFlow(), is(dport, "==", `80`), "drop"},
+		{webFlow(), is(dport, "!=", `80`), "pass"},
+		{webFlow(), is(dport, "==", `{"set": [22, {"range": [400, 500]}]}`), "pass"},
+		{webFlow(), is(dport, "==", `{"range": [1, 442]}`), "drop"},
+		{webFlow(), is(dport, "==", `"@ports"`), "doubt"},
+		{webFlow(), is(header("udp", "dport"), "==", `443`), "drop"},
+		{webFlow(), is(header("th", "dport"), "==", `443`), "pass"},
+		{webFlow(), is(key("meta", "l4proto"), "==", `{"set": ["icmp", "tcp"]}`), "pass"},
+		{webFlow(), is(key("meta", "nfproto"), "==", `"ipv4"`), "pass"},
+		{webFlow(), is(key("meta", "nfproto"), "==", `"ipv6"`), "drop"},
+		{webFlow(), is(header("icmp", "type"), "==", `"echo-request"`), "drop"},
+		{webFlow(), is(header("ip6", "saddr"), "==", `"fd88::2"`), "drop"},
+		{ping, is(header("icmp", "type"), "==", `"echo-request"`), "pass"},
+		{ping, is(header("icmp", "type"), "==", `{"set": ["destination-unreachable", "echo-request"]}`), "pass"},
+		{ping, is(header("icmp", "type"), "==", `"echo-reply"`), "drop"},
+		{ping, is(header("icmpv6", "type"), "==", `"echo-request"`), "drop"},
+		{ping, is(header("th", "dport"), "==", `443`), "drop"},
+		{ping6, is(header("icmpv6", "type"), "==", `"echo-request"`), "pass"},
+		{ping6, is(key("meta", "l4proto"), "==", `"ipv6-icmp"`), "pass"},
+		{ping6, is(header("ip6", "saddr"), "==", `"fd88::2"`), "pass"},
+	} {
+		f := mustParse(t, "inet", nftWorld("inet", test.text+`, {"accept": null}`, world{"", "drop", "accept"}))
+		if got := f.FateOf(test.flow); fateText(got) != test.want {
+			t.Errorf("%s of %s: %+v, want %s", test.text, test.flow.Protocol, got, test.want)
+		}
+	}
+}
+
+// TestFlowHooks: a flow is seen by the chains of its hook and family alone, and each of them may drop it.
+func TestFlowHooks(t *testing.T) {
+	chain := func(name, hook, kind, policy string) string {
+		return fmt.Sprintf(`{"chain": {"family": "inet", "table": "fw", "name": %q, "type": %q, "hook": %q, "policy": %q}}`, name, kind, hook, policy)
+	}
+	for hook, want := range map[string]string{Forward: "the policy of the chain fwd (nft table inet fw)", Input: "", Output: "the policy of the chain out2 (nft table inet fw)"} {
+		text := `{"nftables": [` + strings.Join([]string{
+			chain("fwd", "forward", "filter", "drop"), chain("in", "input", "filter", "accept"), chain("nat", "input", "nat", "drop"),
+			chain("out", "output", "filter", "accept"), chain("out2", "output", "route", "drop"), chain("pre", "prerouting", "filter", "drop"),
+		}, ", ") + `]}`
+		f := mustParse(t, "inet", text)
+		flow := webFlow()
+		flow.Hook = hook
+		if got := f.FateOf(flow); strings.Join(got.Drops, "; ") != want || len(got.Doubts) > 0 {
+			t.Errorf("%s: %+v, want %q", hook, got, want)
+		}
+	}
+	f := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "ip6tables-nft", IPv6: true, Text: iptablesSave(":FORWARD DROP [0:0]")})}}
+	if got := f.FateOf(webFlow()); fateText(got) != "pass" {
+		t.Errorf("IPv4 through rules of IPv6: %+v", got)
+	}
+	flow := webFlow()
+	flow.Hook = Input
+	f = &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: "*filter\n:INPUT DROP [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n"})}}
+	if got := f.FateOf(flow); strings.Join(got.Drops, "") != "the policy of the chain INPUT (iptables-nft)" {
+		t.Errorf("to the host: %+v", got)
+	}
+	flow.Port = 22
+	if got := f.FateOf(flow); fateText(got) != "pass" {
+		t.Errorf("to an open port of the host: %+v", got)
+	}
+}
+
+// TestFlowUnknown: of what is not known of a flow, or of the rules, nothing is claimed.
+func TestFlowUnknown(t *testing.T) {
+	listing := func(rules ...string) *Facts {
+		return &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: iptablesSave(append([]string{":FORWARD DROP [0:0]"}, rules...)...)})}}
+	}
+	noLinks := webFlow()
+	noLinks.FromLink, noLinks.ToLink = "", ""
+	if got := listing("-A FORWARD -i eth7 -j ACCEPT").FateOf(noLinks); fateText(got) != "doubt" {
+		t.Errorf("an interface that is not known: %+v", got)
+	}
+	noAddress := webFlow()
+	noAddress.From = netip.Addr{}
+	if got := listing("-A FORWARD -s 10.0.0.0/8 -j ACCEPT").FateOf(noAddress); fateText(got) != "doubt" {
+		t.Errorf("an address that is not known: %+v", got)
+	}
+	unread := &Facts{Unread: []error{errors.New("nft: permission denied")}}
+	if got := unread.FateOf(webFlow()); strings.Join(got.Doubts, "") != "nft: permission denied" {
+		t.Errorf("rules that are not read: %+v", got)
+	}
+	docker := listing("-A FORWARD -j DOCKER-FORWARD", "-A DOCKER-FORWARD -m set --match-set docker-ext-bridges-v4 dst -j ACCEPT", ":DOCKER-FORWARD - [0:0]")
+	if got := docker.FateOf(webFlow()); fateText(got) != "drop" {
+		t.Errorf("a chain of Docker for its own networks: %+v", got)
+	}
+}
+
+// TestFlowOnBridge: what a bridge forwards by itself is not seen by rules of IP.
+func TestFlowOnBridge(t *testing.T) {
+	f := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: iptablesSave(":FORWARD DROP [0:0]")})}}
+	flow := webFlow()
+	flow.Bridge = "no-such-bridge"
+	want := "pass"
+	if isFiltered(flow.Bridge, false) {
+		want = "drop"
+	}
+	if got := f.FateOf(flow); fateText(got) != want {
+		t.Errorf("%+v, want %s", got, want)
+	}
+	f = &Facts{bridgeTables: []bridgeTable{{name: "b", forwards: true}}}
+	if got := f.FateOf(flow); want == "pass" && fateText(got) != "doubt" {
+		t.Errorf("a table of bridges: %+v", got)
+	}
+}
+
+// firewalld are rules as firewalld has them with its backend nftables.
+const firewalldRules = `table inet firewalld {
+	chain filter_FORWARD {
+		type filter hook forward priority filter + 10; policy accept;
+		ct state { established, related } accept
+		ct status dnat accept
+		iifname "lo" accept
+		ct state invalid drop
+		jump filter_FORWARD_POLICIES
+		reject with icmpx admin-prohibited
+	}
+	chain filter_FORWARD_POLICIES {
+		iifname "web0" oifname "web0" jump filter_FWD_public
+		iifname "web0" jump filter_FWD_public
+		ip saddr 10.99.0.0/24 jump filter_FWD_trusted
+		return
+	}
+	chain filter_FWD_public {
+		oifname "web0" accept
+	}
+	chain filter_FWD_trusted {
+		accept
+	}
+}
+`
+
+// TestRootFates: what the kernel has is followed, with each closing of each rule system, and firewalld's rules.
+func TestRootFates(t *testing.T) {
+	roottest.Require(t)
+	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
+		for name, c := range closings {
+			if strings.Contains(c.close, "nft ") && program == "iptables-legacy" {
+				continue
+			}
+			replace := strings.NewReplacer("IPT", program, "FAMILY", "inet")
+			run(t, replace.Replace(c.close))
+			if got := CollectFilters(t.Context()).FateOf(webFlow()); fateText(got) != "drop" {
+				t.Errorf("%s, %s: %+v, want a drop", program, name, got)
+			}
+			run(t, replace.Replace(c.open))
+			if got := CollectFilters(t.Context()).FateOf(webFlow()); fateText(got) != "pass" {
+				t.Errorf("%s, %s, open again: %+v", program, name, got)
+			}
+		}
+	}
+	run(t, "nft -f - <<'END'\n"+firewalldRules+"END")
+	defer run(t, "nft delete table inet firewalld")
+	within := webFlow()
+	within.ToLink = "web0"
+	trusted := webFlow()
+	trusted.From, trusted.FromLink = netip.MustParseAddr("10.99.0.7"), "web9"
+	published := webFlow()
+	published.IsPublished = true
+	for text, test := range map[string]struct {
+		flow Flow
+		want string
+	}{"to another zone": {webFlow(), "drop"}, "within one": {within, "pass"}, "trusted": {trusted, "pass"}, "published": {published, "pass"}} {
+		got := CollectFilters(t.Context()).FateOf(test.flow)
+		if fateText(got) != test.want || test.want == "drop" && got.Drops[0] != "a rule of the chain filter_FORWARD (nft table inet firewalld)" {
+			t.Errorf("firewalld, %s: %+v, want %s", text, got, test.want)
+		}
+	}
+}

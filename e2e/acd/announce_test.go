@@ -1,0 +1,81 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package acd
+
+import (
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/acd"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// neighbours returns what a namespace knows of the hosts of its link.
+func neighbours(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("ip", "-n", name, "neighbour", "show", "dev", "peer").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// TestAnnounce: a neighbour that knows another MAC of an address learns the new one, and of addresses that the interface does not have
+// nothing is told.
+func TestAnnounce(t *testing.T) {
+	path, peer := newLink(t)
+	own := filepath.Base(path)
+	const stale = "02:00:00:00:00:99"
+	for _, line := range []string{
+		"-n " + own + " link set probe address 02:00:00:00:00:01",
+		"-n " + own + " address add 10.9.0.5/24 dev probe", "-n " + own + " address add fd09::5/64 dev probe nodad",
+		"-n " + peer + " address add 10.9.0.1/24 dev peer", "-n " + peer + " address add fd09::1/64 dev peer nodad",
+	} {
+		ip(t, line)
+	}
+	addresses := []string{"10.9.0.5", "fd09::5", "10.9.0.6"}
+	for _, address := range addresses {
+		ip(t, "-n "+peer+" neighbour replace "+address+" lladdr "+stale+" nud stale dev peer")
+	}
+	ns, err := netns.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	var all []netip.Addr
+	for _, address := range addresses {
+		all = append(all, netip.MustParseAddr(address))
+	}
+	if err := ns.Do(func() error { return acd.Announce("probe", all) }); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "the neighbour knows the new MAC of both addresses", func() bool {
+		return strings.Count(neighbours(t, peer), "02:00:00:00:00:01") == 2
+	})
+	if known := neighbours(t, peer); strings.Count(known, stale) != 1 {
+		t.Errorf("of an address that the interface does not have: %s", known)
+	}
+}
+
+// TestAnnounceAgain: it announces again, and ends when the namespace is gone.
+func TestAnnounceAgain(t *testing.T) {
+	path, peer := newLink(t)
+	own := filepath.Base(path)
+	ip(t, "-n "+own+" link set probe address 02:00:00:00:00:01")
+	ip(t, "-n "+own+" address add 10.9.0.5/24 dev probe")
+	ip(t, "-n "+peer+" address add 10.9.0.1/24 dev peer")
+	ip(t, "-n "+peer+" neighbour replace 10.9.0.5 lladdr 02:00:00:00:00:99 nud stale dev peer")
+	if err := hook.AnnounceAgain(t.Context(), []string{path, "probe", "10.9.0.5"}); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "the neighbour knows the new MAC", func() bool { return strings.Contains(neighbours(t, peer), "02:00:00:00:00:01") })
+	if err := hook.AnnounceAgain(t.Context(), []string{"/run/netns/gone", "probe", "10.9.0.5"}); err == nil {
+		t.Error("no error without the namespace")
+	}
+}

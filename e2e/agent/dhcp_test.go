@@ -1,0 +1,289 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/sandbox"
+)
+
+// lan is a link to a namespace in which a DHCP server runs.
+type lan struct {
+	*host
+	dir string
+	// at is the namespace of the server.
+	at     string
+	server *exec.Cmd
+	output *log
+}
+
+// newLAN returns one without a server, and a network lan by it.
+func newLAN(t *testing.T) *lan {
+	t.Helper()
+	l := &lan{host: newHost(t), dir: t.TempDir(), at: "dhcpd"}
+	for _, command := range []string{
+		"ip netns add dhcpd", "ip link add lan0 type veth peer name srv0 netns dhcpd", "ip link set lan0 up",
+		"ip -n dhcpd link set srv0 up", "ip -n dhcpd link set lo up", "ip -n dhcpd addr add 10.77.0.1/24 dev srv0", "ip -n dhcpd addr add 10.78.0.1/24 dev srv0",
+	} {
+		sandbox.Run(t, strings.Fields(command)...)
+	}
+	t.Cleanup(func() {
+		l.stop()
+		sandbox.Run(t, "ip", "link", "del", "lan0")
+		sandbox.Run(t, "ip", "netns", "delete", "dhcpd")
+	})
+	l.network("lan", "")
+	return l
+}
+
+// network adds a network by the link.
+func (l *lan) network(name, keys string) {
+	l.Helper()
+	sandbox.WriteFile(l.T, l.conf+"/70-"+name+".conflist", fmt.Sprintf(
+		`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "macvlan", "master": "lan0", "ipam": {"type": "dhcp"%s}}]}`, name, keys))
+}
+
+// serve starts the server, which has leases of two minutes for the addresses of a range, and has them renewed after four seconds.
+func (l *lan) serve(addresses string, options ...string) {
+	l.Helper()
+	l.output = &log{}
+	args := append([]string{
+		"netns", "exec", l.at, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=srv0", "--pid-file", "--user=root",
+		"--dhcp-leasefile=" + l.dir + "/leases", "--dhcp-range=" + addresses + ",255.255.255.0,2m", "--dhcp-option=option:T1,4s", "--dhcp-authoritative", "--no-ping",
+		"--log-facility=-", "--log-dhcp",
+	}, options...)
+	l.server = exec.Command("ip", args...)
+	l.server.Stdout, l.server.Stderr = l.output, l.output
+	if err := l.server.Start(); err != nil {
+		l.Fatal(err)
+	}
+	l.await("the server is ready", func() bool { return strings.Contains(l.output.String(), "DHCP, IP range") })
+}
+
+// stop stops the server.
+func (l *lan) stop() {
+	if l.server != nil {
+		_ = l.server.Process.Kill()
+		_ = l.server.Wait()
+		l.server = nil
+	}
+}
+
+// told is how often the server has logged a message.
+func (l *lan) told(message string) int { return strings.Count(l.output.String(), message+"(srv0)") }
+
+func (l *lan) awaitTold(message string, n int) {
+	l.Helper()
+	sandbox.Eventually(l, fmt.Sprintf("%d %s", n, message), func() bool { return l.told(message) >= n }, func() string { return l.output.String() + l.log.String() })
+}
+
+// ready starts the agent, which asks for leases.
+func (l *lan) ready() {
+	l.Helper()
+	l.start()
+	l.await("leases are kept", func() bool {
+		out, _ := l.allocnet("networks", "lan")
+		return strings.Contains(out, "in-process")
+	})
+}
+
+// events returns those of a network, in words.
+func (l *lan) events(network string) string {
+	l.Helper()
+	out, code := l.allocnet("events", "--json", "--network", network)
+	if code != 0 {
+		l.Fatal(out)
+	}
+	var names []string
+	for line := range strings.Lines(out) {
+		var e api.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			l.Fatal(err)
+		}
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, ", ")
+}
+
+func address(h *host, id, iface string) string {
+	h.Helper()
+	return regexp.MustCompile(`inet (\S+)`).FindString(sandbox.Run(h, "ip", "-n", id, "-4", "addr", "show", "dev", iface))
+}
+
+// TestDHCP: an allocation has an address of a real server, which is extended by an agent that is killed and started again, replaced when
+// the server refuses it, and given back in the end.
+func TestDHCP(t *testing.T) {
+	l := newLAN(t)
+	l.serve("10.77.0.50,10.77.0.60", "--dhcp-option=option:domain-search,lan.example.org", "--dhcp-option=option:classless-static-route,192.168.7.0/24,10.77.0.9,0.0.0.0/0,10.77.0.1")
+	l.ready()
+	a := must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}}))
+	first := address(l.host, "db-1", "eth0")
+	if !strings.HasPrefix(first, "inet 10.77.0.5") && !strings.HasPrefix(first, "inet 10.77.0.60") || !strings.Contains(first, a.Attachments[0].Addresses[0].String()) {
+		t.Errorf("the interface has %q, told is %v", first, a.Attachments[0])
+	}
+	if routes := sandbox.Run(t, "ip", "-n", "db-1", "route"); !strings.Contains(routes, "default via 10.77.0.1") || !strings.Contains(routes, "192.168.7.0/24 via 10.77.0.9") {
+		t.Errorf("routes: %s", routes)
+	}
+	if dns := a.Attachments[0].DNS; len(dns.Searches) != 1 || dns.Searches[0] != "lan.example.org" {
+		t.Errorf("DNS: %+v", dns)
+	}
+	l.awaitTold("DHCPACK", 2)
+	l.end(unix.SIGKILL)
+	acks := l.told("DHCPACK")
+	l.ready()
+	l.awaitTold("DHCPACK", acks+1)
+	if out, code := l.allocnet("check", "db-1"); code != 0 {
+		t.Error(out)
+	}
+
+	l.stop()
+	l.serve("10.78.0.50,10.78.0.60")
+	l.awaitTold("DHCPNAK", 1)
+	l.await("the address is replaced", func() bool { return strings.HasPrefix(address(l.host, "db-1", "eth0"), "inet 10.78.0.") })
+	l.await("the event", func() bool { return l.events("lan") == "attached, lease changed" })
+	if routes := sandbox.Run(t, "ip", "-n", "db-1", "route"); !strings.Contains(routes, "default via 10.78.0.1") || strings.Contains(routes, "10.77.0.") {
+		t.Errorf("routes: %s", routes)
+	}
+	if now := must[*api.Allocation](l.host)(l.client.Allocation(ctx, "db-1")); now.Attachments[0].Addresses[0].String() != strings.TrimPrefix(address(l.host, "db-1", "eth0"), "inet ") {
+		t.Errorf("told is %v", now.Attachments[0].Addresses)
+	}
+	if out, code := l.allocnet("check", "db-1"); code != 0 {
+		t.Error(out)
+	}
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
+	l.awaitTold("DHCPRELEASE", 1)
+	l.await("the server has no lease", func() bool { return strings.TrimSpace(read(t, l.dir+"/leases")) == "" })
+}
+
+// TestDHCPFailures: the error of an attachment that gets no lease says what was heard, and nothing of it is left.
+func TestDHCPFailures(t *testing.T) {
+	l := newLAN(t)
+	l.ready()
+	fails := func(want string) {
+		t.Helper()
+		_, err := l.client.Setup(ctx, "db-2", api.Setup{Primary: api.Selection{{Name: "lan"}}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	fails(`network "lan": interface eth0: no DHCP server offers an address within 10s; nothing was heard`)
+	l.serve("10.77.0.50,10.77.0.50")
+	if _, err := l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}}); err != nil {
+		t.Fatal(err)
+	}
+	fails(`no DHCP server offers an address within 10s; nothing was heard`) // the pool is exhausted
+	if out, code := l.allocnet("detach", "db-1"); code != 0 {               // by a process that is not the agent
+		t.Error(out)
+	}
+	l.awaitTold("DHCPRELEASE", 1)
+	l.stop()
+	l.serve("10.77.0.50,10.77.0.60", "--dhcp-option=option:router,10.9.0.1")
+	fails(`heard: 10.77.0.1: the router is 10.9.0.1: want another address of 10.77.0.0/24`)
+}
+
+// TestTwoDHCPNetworks of an allocation: the default route is that of the first one. Each has a lease of its own.
+func TestTwoDHCPNetworks(t *testing.T) {
+	l := newLAN(t)
+	l.network("lan2", "")
+	l.serve("10.77.0.50,10.77.0.60")
+	l.ready()
+	must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}, Networks: api.Selection{{Name: "lan2"}}}))
+	if routes := sandbox.Run(t, "ip", "-n", "db-1", "route"); strings.Count(routes, "default") != 1 || !strings.Contains(routes, "default via 10.77.0.1 dev eth0") {
+		t.Errorf("routes: %s", routes)
+	}
+	if first, second := address(l.host, "db-1", "eth0"), address(l.host, "db-1", "net1"); first == "" || second == "" || first == second {
+		t.Errorf("the addresses are %q and %q", first, second)
+	}
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
+	l.awaitTold("DHCPRELEASE", 2)
+}
+
+// TestDHCPPage runs the example of docs/dhcp.md, and what it says of a host without an agent.
+func TestDHCPPage(t *testing.T) {
+	l := newLAN(t)
+	found := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(read(t, "../../docs/dhcp.md"))
+	sandbox.WriteFile(t, l.conf+"/70-lan.conflist", found[1])
+	l.serve("10.77.0.50,10.77.0.60")
+	if out, code := l.allocnet("networks", "lan"); code == 0 || !strings.Contains(out, "no agent of allocnet runs on this host") {
+		t.Errorf("without an agent: %d %s", code, out)
+	}
+	l.network("lan", "")
+	if out, _ := l.allocnet("doctor"); !strings.Contains(out, `network "lan" needs the dhcp daemon: its socket /run/cni/dhcp.sock is missing`) {
+		t.Errorf("without an agent: %s", out)
+	}
+	sandbox.WriteFile(t, l.conf+"/70-lan.conflist", found[1])
+	l.ready()
+	cmd := exec.Command("bash", "-euxo", "pipefail", "-c", block(t, "dhcp.md", "tested: dhcp", "sh"))
+	cmd.Env = l.env()
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "10.77.0.") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	l.awaitTold("DHCPRELEASE", 1)
+}
+
+// TestDHCPWithoutNamespace: the lease of an allocation whose namespace is gone cannot be released, which is logged.
+func TestDHCPWithoutNamespace(t *testing.T) {
+	l := newLAN(t)
+	l.serve("10.77.0.50,10.77.0.60")
+	l.ready()
+	must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}}))
+	sandbox.Run(t, "ip", "netns", "delete", "db-1")
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
+	l.await("it is logged", func() bool { return strings.Contains(l.log.String(), "the lease is not released") })
+	if l.told("DHCPRELEASE") != 0 {
+		t.Error("it was released")
+	}
+	if left, err := os.ReadDir(l.state + "/leases"); err != nil || len(left) != 0 {
+		t.Errorf("marks: %v, %v", left, err)
+	}
+}
+
+// TestDHCPRelay: a server behind a router gives leases by a relay, is asked by the router to extend them, and gets them back.
+func TestDHCPRelay(t *testing.T) {
+	l := newLAN(t)
+	for _, command := range []string{
+		"ip netns add far", "ip -n dhcpd link add far0 type veth peer name srv0 netns far", "ip -n dhcpd link set far0 up", "ip -n far link set srv0 up",
+		"ip -n dhcpd addr add 10.99.0.1/24 dev far0", "ip -n far addr add 10.99.0.2/24 dev srv0", "ip -n far route add default via 10.99.0.1",
+		"ip netns exec dhcpd sysctl -qw net.ipv4.ip_forward=1",
+	} {
+		sandbox.Run(t, strings.Fields(command)...)
+	}
+	t.Cleanup(func() { sandbox.Run(t, "ip", "netns", "delete", "far") })
+	relay := exec.Command("ip", "netns", "exec", "dhcpd", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file", "--user=root", "--interface=srv0", "--interface=far0", "--dhcp-relay=10.77.0.1,10.99.0.2")
+	if err := relay.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = relay.Process.Kill()
+		_ = relay.Wait()
+	})
+	l.at = "far"
+	l.serve("10.77.0.50,10.77.0.60")
+	l.ready()
+	must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}}))
+	if routes := sandbox.Run(t, "ip", "-n", "db-1", "route"); !strings.Contains(routes, "default via 10.77.0.1") {
+		t.Errorf("routes: %s", routes)
+	}
+	l.awaitTold("DHCPACK", 2)
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
+	l.awaitTold("DHCPRELEASE", 1)
+}

@@ -1,0 +1,56 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/state"
+)
+
+// AddDenied fills in what was dropped of attachments. Where nothing is isolated nothing is.
+func AddDenied(ctx context.Context, e *operation.Env, all ...*allocation.Allocation) error {
+	if inForce, err := e.Store.Isolation().InForce(); err != nil || inForce == nil {
+		return err
+	}
+	counts, err := e.Config.Filter.Denied(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		for i := range a.Attachments {
+			n := &a.Attachments[i]
+			id := state.ContainerID(a.ID, n.Interface)
+			if n.Primary {
+				id = a.ID
+			}
+			if c, ok := counts[id]; ok {
+				denied := allocation.Denied(c)
+				n.Denied = &denied
+			}
+		}
+	}
+	return nil
+}
+
+// HostEnd is an attachment, and where its packets pass the host.
+type HostEnd struct {
+	Allocation, Interface, Network string
+	Addresses                      []netip.Addr
+	// Links are the interface of the host by which its packets are routed, and its end of the veth pair.
+	Links []string
+}
+
+// Ends returns the attachments of which the host knows the ends, as they are on record. With an error, some of them are missing.
+func Ends(ctx context.Context, e *operation.Env) (ends []HostEnd, err error) {
+	h := host{&e.Config, e.Store}
+	err = h.each(ctx, nil, func(of state.Allocation, a state.Attachment, m filter.Member) {
+		ends = append(ends, HostEnd{of.ID, a.Interface, a.Network, m.Addresses, []string{m.Link, m.End}})
+	})
+	return ends, err
+}

@@ -1,0 +1,128 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/state"
+)
+
+// Learn records what other hosts say of their attachments with addresses of a pool, and when that was read, and has the host know them, if it keeps
+// anything apart; without any it is as if they were gone. It is safe to repeat.
+func Learn(ctx context.Context, e *operation.Env, pool string, remotes []isolation.Remote, read time.Time) error {
+	h := host{&e.Config, e.Store}
+	unlock, err := e.Store.Isolation().Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := e.Store.Isolation().Learned()
+	if err != nil {
+		return err
+	}
+	now := state.Learned{Pool: pool}
+	if len(remotes) > 0 {
+		if now.Content, err = json.Marshal(remotes); err != nil {
+			return err
+		}
+	}
+	before := of(pool, all)
+	if read.IsZero() { // what is known is known for long
+		read = before.Read
+	}
+	isMade := !e.Store.Isolation().IsLearning()
+	switch {
+	case !bytes.Equal(before.Content, now.Content):
+		if err := e.Store.Isolation().SetLearned(pool, now.Content, read); err != nil {
+			return err
+		}
+	case now.Content != nil:
+		if err := e.Store.Isolation().ConfirmLearned(pool, read); err != nil {
+			return err
+		}
+	}
+	if isMade && bytes.Equal(before.Content, now.Content) {
+		return nil
+	}
+	if err := h.change(ctx, before, now, isMade); err != nil {
+		return err
+	}
+	return e.Store.Isolation().EndLearning()
+}
+
+// change has the host know what is on record instead of what was; isMade is whether it knows that. The caller holds the lock.
+func (h host) change(ctx context.Context, before, now state.Learned, isMade bool) error {
+	w, err := h.inForce()
+	if err != nil || w == nil {
+		return err
+	}
+	if !isMade {
+		return h.config.Filter.Apply(ctx, h.source(ctx, *w))
+	}
+	return h.config.Filter.Change(ctx, w.Rules, membersOf(remotesIn(before)), membersOf(remotesIn(now)), h.source(ctx, *w))
+}
+
+// of returns what is on record of a pool; the zero value: nothing.
+func of(pool string, all []state.Learned) state.Learned {
+	for _, l := range all {
+		if l.Pool == pool {
+			return l
+		}
+	}
+	return state.Learned{}
+}
+
+// remotesIn returns the attachments on other hosts that are on record. What cannot be read is not known, as what another version has written.
+func remotesIn(l state.Learned) (all []isolation.Remote) {
+	if json.Unmarshal(l.Content, &all) != nil {
+		return nil
+	}
+	return all
+}
+
+func membersOf(remotes []isolation.Remote) (all []filter.Member) {
+	for _, r := range remotes {
+		for _, m := range r.Members() {
+			all = append(all, filter.Member{Member: m, Via: r.Via})
+		}
+	}
+	return all
+}
+
+// learned returns those that are known of all pools by now.
+func (h host) learned() (all []filter.Member, err error) {
+	pools, err := h.store.Isolation().Learned()
+	if err != nil {
+		return nil, fmt.Errorf("attachments on other hosts: %w", err)
+	}
+	now := time.Now()
+	for _, l := range pools {
+		remotes := remotesIn(l)
+		for i := range remotes {
+			remotes[i] = remotes[i].At(now)
+		}
+		all = append(all, membersOf(remotes)...)
+	}
+	return all, nil
+}
+
+// Remembered returns what is on record of the attachments on other hosts with addresses of a pool.
+func Remembered(e *operation.Env, pool string) ([]isolation.Remote, error) {
+	all, err := e.Store.Isolation().Learned()
+	return remotesIn(of(pool, all)), err
+}
+
+// Shares tells whether other hosts are to know the attachments of this one: its rules, or levels of its networks, are about attachments.
+func Shares(e *operation.Env) (bool, error) {
+	w, _, err := host{&e.Config, e.Store}.load()
+	return len(w.Rules.Allow) > 0 || w.apart(), err
+}

@@ -1,0 +1,115 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lease
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/internal/dhcp"
+	"github.com/allocnet/allocnet/internal/inprocess/links"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
+	"github.com/allocnet/allocnet/internal/roottest"
+)
+
+// handle is a namespace of which nothing else is used.
+type handle struct {
+	kernel.Namespace
+	path string
+}
+
+func (h handle) Handle() string { return h.path }
+
+// TestRootEnter: the interface has what its lease gives after each change, however often it is made, and nothing of the former one. What
+// the network has for itself stays.
+func TestRootEnter(t *testing.T) {
+	roottest.Require(t)
+	at := func(address, gateway string) dhcp.Lease {
+		return dhcp.Lease{Address: netip.MustParsePrefix(address), Gateway: netip.MustParseAddr(gateway), HadDefault: true}
+	}
+	first := at("10.0.0.5/24", "10.0.0.1")
+	routed := at("10.0.0.5/24", "10.0.0.2")
+	routed.Routes = []dhcp.Route{{To: netip.MustParsePrefix("192.168.0.0/16"), Via: netip.MustParseAddr("10.0.0.3")}, {To: netip.MustParsePrefix("192.0.2.0/24")}}
+	lost := routed
+	lost.Lost = true
+	others := at("10.0.1.6/24", "10.0.1.1")
+	others.HadDefault = false
+	steps := []struct {
+		lease dhcp.Lease
+		want  string
+	}{
+		{first, "10.0.0.5/24; 0.0.0.0/0 via 10.0.0.1; 10.0.0.0/24 via <nil>; "},
+		{routed, "10.0.0.5/24; 0.0.0.0/0 via 10.0.0.2; 10.0.0.0/24 via <nil>; 192.0.2.0/24 via <nil>; 192.168.0.0/16 via 10.0.0.3; "},
+		{lost, ""},
+		{first, "10.0.0.5/24; 0.0.0.0/0 via 10.0.0.1; 10.0.0.0/24 via <nil>; "},
+		{at("10.0.0.77/24", "10.0.0.1"), "10.0.0.77/24; 0.0.0.0/0 via 10.0.0.1; 10.0.0.0/24 via <nil>; "},
+		{lost, ""},
+		{others, "10.0.1.6/24; 10.0.1.0/24 via <nil>; "},
+	}
+	netnstest.Run(t, func() error {
+		here, err := ns.GetNS("/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer here.Close()
+		n := handle{path: fmt.Sprintf("/proc/self/fd/%d", here.Fd())}
+		if err := enter(n, "net0", first); err == nil {
+			t.Error("an interface that is missing is no error")
+		}
+		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "net0"}}
+		if err := netlink.LinkAdd(link); err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(link); err != nil {
+			return err
+		}
+		former := dhcp.Lease{Lost: true, Address: first.Address}
+		for i, step := range steps {
+			step.lease.Former = &former
+			for range 2 { // after a kill it is repeated
+				if err := enter(n, "net0", step.lease); err != nil {
+					t.Errorf("step %d: %v", i, err)
+				}
+				if got := seen(t, n, link); got != step.want {
+					t.Errorf("step %d: %q, want %q", i, got, step.want)
+				}
+			}
+			former = step.lease
+			former.Former = nil
+		}
+		return nil
+	})
+}
+
+// seen are the addresses and the routes of a link.
+func seen(t *testing.T, n handle, link netlink.Link) (text string) {
+	t.Helper()
+	err := within.Path(n.path, func(ns.NetNS) error {
+		addresses, err := links.Addresses(link, netlink.FAMILY_V4)
+		if err != nil {
+			return err
+		}
+		for _, a := range addresses {
+			text += a.IPNet.String() + "; "
+		}
+		routes, err := links.RoutesOf(link, unix.RT_TABLE_MAIN)
+		for _, r := range routes {
+			if r.Family == netlink.FAMILY_V4 {
+				text += fmt.Sprintf("%s via %s; ", links.Destination(r.Dst, r.Family), r.Gw)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return text
+}

@@ -1,0 +1,83 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// publishBoth adds ports on the addresses of the other family of each interface with an address that ports are published on, if the
+// network wants that. A scheduler knows one address of a host.
+func (p *Attachment) publishBoth(ports []portmap.Port, host Host) ([]portmap.Port, selection.Element, error) {
+	element := p.Element
+	if p.rules.Publish != policy.PublishBoth || len(ports)+len(element.PortMappings) == 0 {
+		return ports, element, nil
+	}
+	interfaces, err := host.Interfaces()
+	if err != nil {
+		return nil, element, err
+	}
+	var all []portmap.Port
+	for _, port := range ports {
+		all = append(all, port)
+		for _, other := range otherFamily(port.HostIP, interfaces) {
+			port.HostIP = other
+			all = append(all, port)
+		}
+	}
+	var chosen []allocation.ChosenPort
+	for _, port := range element.PortMappings {
+		chosen = append(chosen, port)
+		for _, other := range otherFamily(port.HostIP, interfaces) {
+			port.HostIP = other
+			chosen = append(chosen, port)
+		}
+	}
+	element.PortMappings = unique(chosen)
+	return unique(all), element, nil
+}
+
+// unique leaves out what is there already: who asks may publish a port on both families itself.
+func unique[T comparable](ports []T) []T {
+	var all []T
+	for _, port := range ports {
+		if !slices.Contains(all, port) {
+			all = append(all, port)
+		}
+	}
+	return all
+}
+
+// otherFamily returns the addresses of the other family of the interface that has an address: none for those of the loopback
+// interface, from which IPv6 packets do not leave, and for all addresses, which are of both.
+func otherFamily(hostIP string, interfaces []netns.Interface) (others []string) {
+	address, err := netip.ParseAddr(hostIP)
+	if address = address.Unmap(); err != nil || address.IsLoopback() {
+		return nil
+	}
+	switch address {
+	case netip.IPv4Unspecified():
+		return []string{netip.IPv6Unspecified().String()}
+	case netip.IPv6Unspecified():
+		return []string{netip.IPv4Unspecified().String()}
+	}
+	for _, i := range interfaces {
+		if !slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Addr() == address }) {
+			continue
+		}
+		for _, p := range i.Addresses {
+			if p.Addr().Is4() != address.Is4() && !p.Addr().IsLoopback() {
+				others = append(others, p.Addr().String())
+			}
+		}
+	}
+	return others
+}

@@ -1,0 +1,64 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plan
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/portmap"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// addressedHost has eth0 with addresses of both families, and eth1 with one.
+type addressedHost struct{ kernel.Host }
+
+func (addressedHost) Interfaces() ([]netns.Interface, error) {
+	of := func(name string, addresses ...string) netns.Interface {
+		i := netns.Interface{Name: name}
+		for _, a := range addresses {
+			i.Addresses = append(i.Addresses, netip.MustParsePrefix(a))
+		}
+		return i
+	}
+	return []netns.Interface{of("lo", "127.0.0.1/8", "203.0.113.10/32", "::1/128", "2001:db8:25::1/128"), of("eth0", "192.0.2.1/24", "2001:db8::1/64", "2001:db8::2/64"), of("eth1", "198.51.100.1/24")}, nil
+}
+
+// TestPublishBoth: ports are published on the other family of the same interface, too.
+func TestPublishBoth(t *testing.T) {
+	host := addressedHost{kernel.NewHost()}
+	for hostIP, want := range map[string][]string{
+		"": {""}, "192.0.2.1": {"192.0.2.1", "2001:db8::1", "2001:db8::2"}, "2001:db8::2": {"2001:db8::2", "192.0.2.1"}, "::ffff:192.0.2.1": {"::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2"},
+		"198.51.100.1": {"198.51.100.1"}, "203.0.113.1": {"203.0.113.1"}, "203.0.113.10": {"203.0.113.10", "2001:db8:25::1"}, "127.0.0.1": {"127.0.0.1"}, "0.0.0.0": {"0.0.0.0", "::"}, "::": {"::", "0.0.0.0"},
+	} {
+		a := &Attachment{rules: policy.Source{Rules: policy.Rules{Publish: policy.PublishBoth}}, Element: selection.Element{PortMappings: []allocation.ChosenPort{{HostIP: hostIP}}}}
+		ports, element, err := a.publishBoth([]portmap.Port{{Label: "a", HostIP: hostIP}}, host)
+		var assigned, chosen []string
+		for _, p := range ports {
+			assigned = append(assigned, p.HostIP)
+		}
+		for _, p := range element.PortMappings {
+			chosen = append(chosen, p.HostIP)
+		}
+		if err != nil || !cmp.Equal(assigned, want) || !cmp.Equal(chosen, want) {
+			t.Errorf("%q: assigned %q, chosen %q, %v, want %q", hostIP, assigned, chosen, err, want)
+		}
+		a.rules.Publish = ""
+		if ports, element, err = a.publishBoth(ports[:1], host); err != nil || len(ports) != 1 || len(element.PortMappings) != 1 {
+			t.Errorf("%q without the key: %v, %v, %v", hostIP, ports, element.PortMappings, err)
+		}
+	}
+	// A scheduler that publishes on both families itself.
+	a := &Attachment{rules: policy.Source{Rules: policy.Rules{Publish: policy.PublishBoth}}}
+	ports, _, err := a.publishBoth([]portmap.Port{{Label: "a", HostIP: "192.0.2.1"}, {Label: "a", HostIP: "2001:db8::1"}}, host)
+	if err != nil || len(ports) != 3 {
+		t.Errorf("%v, %v, want each address once", ports, err)
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package step
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/hook/internal/onrecord"
+	"github.com/allocnet/allocnet/hook/internal/plan"
+	"github.com/allocnet/allocnet/state"
+)
+
+// announce tells the hosts of the link of an attachment which addresses it has: another one may have had them a moment before, and
+// what neighbours remember would lead nowhere for some seconds. Nothing of it keeps an attachment.
+var announce = step{Finished: announceAdded, Restored: announceRestored}
+
+// announcing are the types whose interfaces are on a link with others.
+var announcing = []string{"bridge", "macvlan", "ipvlan", "vlan", "host-device"}
+
+func announceAdded(w *Work, p *plan.Plan) error {
+	for _, added := range p.Added {
+		announceAddresses(w, *added.Attachment, false)
+	}
+	return nil
+}
+
+func announceRestored(w *Work, a *state.Attachment) error {
+	announceAddresses(w, *a, true)
+	return nil
+}
+
+// announceAddresses announces them at once, and those that are likely to have moved again, while the caller no longer waits.
+func announceAddresses(w *Work, a state.Attachment, moved bool) {
+	addresses, moves := announced(a)
+	if len(addresses) == 0 {
+		return
+	}
+	ns, err := w.Namespace()
+	if err == nil {
+		err = w.Host.Announce(ns, a.Interface, addresses)
+	}
+	if err != nil {
+		w.log(a).Debug("its addresses are not announced", "error", err)
+		return
+	}
+	if moves || moved {
+		w.AnnounceAgain(w.Record.Allocation.Netns, a.Interface, addresses)
+	}
+}
+
+// announced returns the addresses of an attachment that others of its link may know, and whether these are ones that move: that are
+// asked for, or of a pool of allocnet-ipam, where a job keeps its own.
+func announced(a state.Attachment) (addresses []netip.Addr, moves bool) {
+	list, err := onrecord.List(a)
+	if err != nil { // it was read a moment before
+		return nil, false
+	}
+	chain := cniconf.Chain(list)
+	result, err := onrecord.ParseResult(a.Result)
+	if err != nil || !slices.Contains(announcing, chain[0].Type) {
+		return nil, false
+	}
+	for _, address := range onrecord.Addresses(result) {
+		addresses = append(addresses, address.Addr())
+	}
+	return addresses, a.CapabilityArgs["ips"] != nil || chain[0].IPAMType == "allocnet-ipam"
+}

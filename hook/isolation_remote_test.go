@@ -1,0 +1,149 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/isolation"
+)
+
+// remotes are attachments on other hosts, as "ADDRESS JOB".
+func remotes(of map[string]string) (all []isolation.Remote) {
+	for _, address := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, isolation.Remote{
+			Host: "other", Network: "web", Level: isolation.Network, Namespace: "prod", Job: of[address], Via: "vxlan0",
+			Addresses: []netip.Addr{netip.MustParseAddr(address)}, Confirmed: time.Now(),
+		})
+	}
+	return all
+}
+
+// wantRemotes: the host knows these attachments on other hosts, and no more.
+func (w *world) wantRemotes(of map[string]string) {
+	w.t.Helper()
+	got := map[string]string{}
+	for id, m := range w.filter.members {
+		if isolation.IsRemote(id) {
+			got[m.Addresses[0].String()] = m.Job
+			if m.Via != "vxlan0" || m.Link != "" || m.Host != "other" {
+				w.t.Errorf("%s is known as %+v", id, m)
+			}
+		}
+	}
+	if !maps.Equal(got, of) {
+		w.t.Errorf("known are %v, want %v", got, of)
+	}
+}
+
+var (
+	firstRemotes = map[string]string{"10.7.0.2": "web", "10.7.0.3": "db"}
+	laterRemotes = map[string]string{"10.7.0.3": "web", "10.7.0.4": "db"}
+)
+
+// TestLearnMembers: what is learned of other hosts is known while anything is isolated, also when all is made anew, and after all is removed and is
+// isolated again. Nothing is left when the pool is not used any more.
+func TestLearnMembers(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Network))
+	learn := func(pool string, of map[string]string, read time.Time) {
+		t.Helper()
+		if err := w.LearnMembers(t.Context(), pool, remotes(of), read); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := time.Now().Add(-time.Hour).Truncate(time.Second)
+	learn("p", firstRemotes, read)
+	w.wantRemotes(nil) // nothing is isolated
+	for _, step := range []func(*world) error{setup(ownRequest), setup(runtimeRequest)} {
+		if err := step(w); err != nil {
+			t.Fatal(err)
+		}
+		w.wantRemotes(firstRemotes)
+	}
+	learn("p", laterRemotes, read)
+	learn("other", map[string]string{"10.8.0.2": "web"}, read)
+	both := maps.Clone(laterRemotes)
+	both["10.8.0.2"] = "web"
+	w.wantRemotes(both)
+	clear(w.filter.members)
+	if _, err := w.RepairAttachments(t.Context(), RepairRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRemotes(both)
+	learn("other", nil, time.Time{})
+	w.wantRemotes(laterRemotes)
+	if learned, err := w.Learned(); err != nil || len(learned) != 1 || !learned["p"].Equal(read) {
+		t.Errorf("learned is %v, %v, want that of p, read at %s", learned, err, read)
+	}
+	if all, err := w.RemoteMembers(); err != nil || len(all) != 2 || all[0].Host != "other" {
+		t.Errorf("remote members: %+v, %v", all, err)
+	}
+	for _, id := range []string{"own", runtimeRequest.ID} {
+		if err := teardown(id)(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantRemotes(nil)
+}
+
+// TestLearnedLongAgo: whose an attachment on another host is, which is not confirmed for long, is unknown; its network stays known.
+func TestLearnedLongAgo(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Network))
+	old := remotes(firstRemotes)
+	old[0].Confirmed = time.Now().Add(-isolation.MostUnconfirmed - time.Minute)
+	if err := w.LearnMembers(t.Context(), "p", old, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", "db"} {
+		m := w.filter.members["@"+old[i].Addresses[0].String()]
+		if m.Job != want || (m.Namespace == "") != (want == "") || m.Network != "web" || m.Level != isolation.Network {
+			t.Errorf("known is %+v, want the job %q", m, want)
+		}
+	}
+}
+
+// TestKilledLearning: a process that is killed while it learns leaves what the next one completes, also if that learns the same.
+func TestKilledLearning(t *testing.T) {
+	i := isolated(t, isolation.Network)
+	for _, made := range []bool{false, true} {
+		for at := 0; ; at++ {
+			w := newWorld(t, i)
+			if err := setup(ownRequest)(w); err != nil {
+				t.Fatal(err)
+			}
+			first, later := remotes(firstRemotes), remotes(laterRemotes)
+			if err := w.LearnMembers(t.Context(), "p", first, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			w.killAt(at, made)
+			_ = w.LearnMembers(t.Context(), "p", later, time.Now()) // a dead process returns nothing
+			died := w.killer.dead
+			w.bury()
+			for range 2 {
+				if err := w.LearnMembers(t.Context(), "p", later, time.Now()); err != nil {
+					t.Fatal(fmt.Sprint(at, made), err)
+				}
+				w.wantRemotes(laterRemotes)
+			}
+			if t.Failed() {
+				t.Fatalf("killed at effect %d, made %t", at, made)
+			}
+			if !died {
+				break
+			}
+			if err := w.LearnMembers(t.Context(), "p", nil, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			w.wantRemotes(nil)
+		}
+	}
+}

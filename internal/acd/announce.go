@@ -1,0 +1,141 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package acd
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Announce tells the hosts of a link that an interface has addresses, so that they forget which had them before: an ARP
+// announcement (RFC 5227) or an unsolicited neighbour advertisement (RFC 4861) for each. Addresses that the interface does not have,
+// or not yet, are left out: they may be another's. It works in the network namespace of the calling thread.
+func Announce(name string, addresses []netip.Addr) error {
+	link, err := net.InterfaceByName(name)
+	if err != nil {
+		return fmt.Errorf("announce addresses on %s: %w", name, err)
+	}
+	if len(link.HardwareAddr) != 6 || link.Flags&net.FlagUp == 0 {
+		return nil // no host of its link asks for addresses
+	}
+	own, err := usableAddresses(link)
+	if err != nil {
+		return fmt.Errorf("announce addresses on %s: %w", name, err)
+	}
+	var errs []error
+	for _, address := range own {
+		if !slices.Contains(addresses, address) {
+			continue
+		}
+		if err := announcementOf(link.HardwareAddr, address).send(link.Index); err != nil {
+			errs = append(errs, fmt.Errorf("announce %s on %s: %w", address, name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// usableAddresses returns those of a link but IPv6 ones that it does not know to be its alone.
+func usableAddresses(link *net.Interface) (own []netip.Addr, err error) {
+	all, err := link.Addrs()
+	if err != nil {
+		return nil, err
+	}
+	tentative := sync.OnceValues(func() (string, error) {
+		data, err := os.ReadFile("/proc/thread-self/net/if_inet6")
+		return string(data), err
+	})
+	for _, a := range all {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		if prefix.Addr().Is6() {
+			table, err := tentative()
+			if err != nil {
+				return nil, err
+			}
+			if isTentative(table, prefix.Addr()) {
+				continue
+			}
+		}
+		own = append(own, prefix.Addr())
+	}
+	return own, nil
+}
+
+// isTentative tells whether duplicate address detection of an address goes on or has failed, by the kernel's table: address, index,
+// length, scope, flags and interface.
+func isTentative(table string, address netip.Addr) bool {
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		if len(fields) == 6 && fields[0] == hex.EncodeToString(address.AsSlice()) {
+			flags, err := strconv.ParseUint(fields[4], 16, 32)
+			return err == nil && flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0
+		}
+	}
+	return false
+}
+
+// announcement is a packet for all hosts of a link.
+type announcement struct {
+	etherType  uint16
+	to, packet []byte
+}
+
+func announcementOf(own net.HardwareAddr, address netip.Addr) announcement {
+	if address.Is4() {
+		packet := append(bytes.Clone(arpHeader), 0, 1)
+		packet = append(append(packet, own...), address.AsSlice()...)
+		packet = append(append(packet, make([]byte, 6)...), address.AsSlice()...)
+		return announcement{unix.ETH_P_ARP, bytes.Repeat([]byte{0xff}, 6), packet}
+	}
+	return announcement{unix.ETH_P_IPV6, []byte{0x33, 0x33, 0, 0, 0, 1}, advertisement(own, address)}
+}
+
+const (
+	overrides         = 0x20 // the entries that hosts have
+	targetOption      = 2
+	targetLength      = 8
+	advertisementSize = headerLength + neighborMessage + targetLength
+)
+
+// advertisement is an IPv6 packet to all nodes that says who has an address.
+func advertisement(own net.HardwareAddr, address netip.Addr) []byte {
+	packet := make([]byte, advertisementSize)
+	packet[0] = 6 << 4
+	binary.BigEndian.PutUint16(packet[4:], advertisementSize-headerLength)
+	packet[6], packet[7] = icmpv6, 255
+	copy(packet[8:], address.AsSlice())
+	copy(packet[24:], netip.MustParseAddr("ff02::1").AsSlice())
+	message := packet[headerLength:]
+	message[0], message[4] = neighborAdvertise, overrides
+	copy(message[8:], address.AsSlice())
+	message[neighborMessage], message[neighborMessage+1] = targetOption, targetLength/8
+	copy(message[neighborMessage+2:], own)
+	binary.BigEndian.PutUint16(message[2:], checksum(packet))
+	return packet
+}
+
+func (a announcement) send(index int) error {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) // it receives nothing
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // the packet is sent
+	to := &unix.SockaddrLinklayer{Protocol: networkOrder(a.etherType), Ifindex: index, Halen: uint8(len(a.to))}
+	copy(to.Addr[:], a.to)
+	return unix.Sendto(fd, a.packet, 0, to)
+}

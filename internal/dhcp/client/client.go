@@ -1,0 +1,350 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package client asks DHCP servers for leases, extends and releases them. Servers are not trusted: what they send is read in the
+// goroutine of the caller, so that no packet ends the process, and what makes no sense is not used.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/allocnet/allocnet/internal/dhcp"
+	"github.com/allocnet/allocnet/internal/errdefs"
+)
+
+// Timeout is how long a lease is asked for.
+const Timeout = 10 * time.Second
+
+// Pauses before a message is sent again, and after the last time.
+var (
+	discoverPauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second, 2500 * time.Millisecond}
+	requestPauses  = []time.Duration{time.Second, 2 * time.Second, 2 * time.Second}
+)
+
+// ErrRefused is that a server refuses an address to the client, which must not use it any more.
+var ErrRefused = errdefs.New(errdefs.Unavailable, "the server refuses the address (DHCPNAK)")
+
+// SilenceError is that no server has given an answer that can be used.
+type SilenceError struct {
+	// Asked is what for.
+	Asked string
+	// Heard are the answers that could not be used.
+	Heard []string
+}
+
+func (e *SilenceError) Error() string {
+	heard := "nothing was heard"
+	if len(e.Heard) > 0 {
+		heard = "heard: " + strings.Join(e.Heard, "; ")
+	}
+	return fmt.Sprintf("no DHCP server %s; %s", e.Asked, heard)
+}
+
+// Kind is that of package errdefs.
+func (*SilenceError) Kind() errdefs.Kind { return errdefs.Unavailable }
+
+// Identity is what servers get to know of a client.
+type Identity struct{ ClientID, HostName string }
+
+// Client speaks with servers by an interface.
+type Client struct {
+	Identity
+
+	link link
+	mac  net.HardwareAddr
+}
+
+// Open opens an interface of the namespace of the thread, which has to be up.
+func Open(name string, of Identity) (*Client, error) {
+	iface, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", name, err)
+	}
+	s, err := openSocket(iface)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{of, s, iface.HardwareAddr}, nil
+}
+
+// Close closes the interface.
+func (c *Client) Close() { _ = c.link.Close() } // nothing to lose
+
+// Acquire asks for a lease, of an address if one is wanted. requested is called before the server may give it.
+func (c *Client) Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error) {
+	offer, err := c.discover(ctx, wanted)
+	if err != nil {
+		return dhcp.Lease{}, err
+	}
+	offer.Requested = true
+	if err := requested(offer); err != nil {
+		return dhcp.Lease{}, err
+	}
+	m, err := c.message(dhcpv4.MessageTypeRequest,
+		dhcpv4.OptRequestedIPAddress(offer.Address.Addr().AsSlice()), dhcpv4.OptServerIdentifier(offer.Server.AsSlice()))
+	if err != nil {
+		return dhcp.Lease{}, err
+	}
+	var l dhcp.Lease
+	err = c.exchange(ctx, request{message: m, to: everyone, pauses: requestPauses, asked: fmt.Sprintf("gives the address %s that %s has offered", offer.Address, offer.Server)},
+		func(a answer) error { return c.given(a, offer, true, &l) })
+	return l, err
+}
+
+func (c *Client) discover(ctx context.Context, wanted netip.Addr) (offer dhcp.Lease, err error) {
+	var options []dhcpv4.Option
+	if wanted.IsValid() {
+		options = append(options, dhcpv4.OptRequestedIPAddress(wanted.AsSlice()))
+	}
+	m, err := c.message(dhcpv4.MessageTypeDiscover, options...)
+	if err != nil {
+		return offer, err
+	}
+	err = c.exchange(ctx, request{message: m, to: everyone, pauses: discoverPauses, asked: fmt.Sprintf("offers an address within %s", Timeout)}, func(a answer) error {
+		if t := a.MessageType(); t != dhcpv4.MessageTypeOffer {
+			return fmt.Errorf("%s", t)
+		}
+		l, err := leaseOf(a.DHCPv4)
+		if err != nil {
+			return err
+		}
+		offer = c.own(l, a)
+		return nil
+	})
+	return offer, err
+}
+
+// given takes the answer to a request: the lease, or that it is refused. The answers of other servers are not meant.
+func (c *Client) given(a answer, asked dhcp.Lease, sameServer bool, l *dhcp.Lease) error {
+	server, ok := netip.AddrFromSlice(a.ServerIdentifier().To4())
+	if sameServer && (!ok || server != asked.Server) {
+		return fmt.Errorf("the server identifier is %s, want %s", server, asked.Server)
+	}
+	switch t := a.MessageType(); t {
+	case dhcpv4.MessageTypeNak:
+		return &final{ErrRefused}
+	case dhcpv4.MessageTypeAck:
+	default:
+		return fmt.Errorf("%s", t)
+	}
+	given, err := leaseOf(complete(a.DHCPv4, asked))
+	if err == nil && given.Address.Addr() != asked.Address.Addr() {
+		err = fmt.Errorf("the address is %s, want %s", given.Address.Addr(), asked.Address.Addr())
+	}
+	if err != nil {
+		return err
+	}
+	*l = c.own(given, a)
+	return nil
+}
+
+// complete gives an answer what a server has left out of it that was in the offer, as some do.
+func complete(m *dhcpv4.DHCPv4, offer dhcp.Lease) *dhcpv4.DHCPv4 {
+	if m.SubnetMask() == nil {
+		m.UpdateOption(dhcpv4.OptSubnetMask(net.CIDRMask(offer.Address.Bits(), 32)))
+	}
+	if offer.Gateway.IsValid() && m.Options.Get(dhcpv4.OptionRouter) == nil && m.Options.Get(dhcpv4.OptionClasslessStaticRoute) == nil {
+		m.UpdateOption(dhcpv4.OptRouter(offer.Gateway.AsSlice()))
+	}
+	if m.Options.Get(dhcpv4.OptionDomainNameServer) == nil && len(offer.DNS) > 0 {
+		var servers []net.IP
+		for _, a := range offer.DNS {
+			servers = append(servers, a.AsSlice())
+		}
+		m.UpdateOption(dhcpv4.OptDNS(servers...))
+	}
+	return m
+}
+
+// own completes a lease with what the answer does not tell.
+func (c *Client) own(l dhcp.Lease, a answer) dhcp.Lease {
+	l.ClientID, l.HostName = c.ClientID, c.HostName
+	l.Hop, l.Clock, l.Acquired = a.hop.String(), dhcp.Span(dhcp.Now()), time.Now().UTC().Truncate(time.Second)
+	return l
+}
+
+// Renew has the server of a lease extend it.
+func (c *Client) Renew(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error) {
+	to := destination{from: l.Address.Addr(), to: l.Server, hop: hopOf(l)}
+	return c.extend(ctx, l, to, fmt.Sprintf("%s extends the lease of %s", l.Server, l.Address.Addr()))
+}
+
+// Rebind has any server extend it.
+func (c *Client) Rebind(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error) {
+	return c.extend(ctx, l, destination{from: l.Address.Addr(), to: everyone.to, hop: broadcast}, fmt.Sprintf("extends the lease of %s", l.Address.Addr()))
+}
+
+func (c *Client) extend(ctx context.Context, l dhcp.Lease, to destination, asked string) (extended dhcp.Lease, err error) {
+	m, err := c.message(dhcpv4.MessageTypeRequest)
+	if err != nil {
+		return extended, err
+	}
+	m.ClientIPAddr = l.Address.Addr().AsSlice()
+	err = c.exchange(ctx, request{message: m, to: to, pauses: requestPauses, asked: asked}, func(a answer) error {
+		return c.given(a, l, to.to == l.Server, &extended)
+	})
+	return extended, err
+}
+
+// Release gives an address back, which the interface must not have any more. No server answers it.
+func (c *Client) Release(l dhcp.Lease) error {
+	m, err := c.message(dhcpv4.MessageTypeRelease, dhcpv4.OptServerIdentifier(l.Server.AsSlice()))
+	if err != nil {
+		return err
+	}
+	m.ClientIPAddr = l.Address.Addr().AsSlice()
+	return c.link.Send(encode(m.ToBytes(), l.Address.Addr(), l.Server), hopOf(l))
+}
+
+// hopOf is the link-layer address by which the server of a lease is reached.
+func hopOf(l dhcp.Lease) net.HardwareAddr {
+	hop, err := net.ParseMAC(l.Hop)
+	if err != nil {
+		return broadcast
+	}
+	return hop
+}
+
+// wantedOptions are what a server is asked for.
+var wantedOptions = []dhcpv4.OptionCode{
+	dhcpv4.OptionSubnetMask, dhcpv4.OptionClasslessStaticRoute, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
+	dhcpv4.OptionDomainName, dhcpv4.OptionDNSDomainSearchList, dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue,
+}
+
+func (c *Client) message(t dhcpv4.MessageType, options ...dhcpv4.Option) (*dhcpv4.DHCPv4, error) {
+	// As the reference plugin has it, so that servers know its clients again: a type of 0, and the text.
+	id := dhcpv4.OptClientIdentifier(append([]byte{0}, c.ClientID...))
+	modifiers := []dhcpv4.Modifier{dhcpv4.WithHwAddr(c.mac), dhcpv4.WithMessageType(t), dhcpv4.WithOption(id)}
+	if t != dhcpv4.MessageTypeRelease {
+		modifiers = append(modifiers, dhcpv4.WithRequestedOptions(wantedOptions...), dhcpv4.WithOption(dhcpv4.OptMaxMessageSize(maxMessage)))
+		if c.HostName != "" {
+			modifiers = append(modifiers, dhcpv4.WithOption(dhcpv4.OptHostName(c.HostName)))
+		}
+	}
+	for _, o := range options {
+		modifiers = append(modifiers, dhcpv4.WithOption(o))
+	}
+	return dhcpv4.New(modifiers...)
+}
+
+// maxMessage is the longest answer that is asked for: a packet of Ethernet.
+const maxMessage = 1472
+
+// answer is a message of a server to this client, and the link-layer address that it came from.
+type answer struct {
+	*dhcpv4.DHCPv4
+	hop net.HardwareAddr
+}
+
+// destination is where a message goes, and the address that it is from.
+type destination struct {
+	from, to netip.Addr
+	hop      net.HardwareAddr
+}
+
+// everyone are all servers, asked by a client without an address.
+var everyone = destination{netip.AddrFrom4([4]byte{}), netip.AddrFrom4([4]byte{255, 255, 255, 255}), broadcast}
+
+// request is a message that is sent until it is answered.
+type request struct {
+	message *dhcpv4.DHCPv4
+	to      destination
+	pauses  []time.Duration
+	asked   string
+}
+
+// final is an error of an answer that ends an exchange.
+type final struct{ error }
+
+// exchange sends a message, and again after each pause, until accept takes an answer.
+func (c *Client) exchange(ctx context.Context, r request, accept func(answer) error) error {
+	silence := &SilenceError{Asked: r.asked}
+	began := time.Now()
+	for _, pause := range r.pauses {
+		if ctx.Err() != nil {
+			break
+		}
+		r.message.NumSeconds = uint16(time.Since(began).Seconds())
+		if err := c.link.Send(encode(r.message.ToBytes(), r.to.from, r.to.to), r.to.hop); err != nil {
+			return fmt.Errorf("send %s: %w", r.message.MessageType(), err)
+		}
+		deadline := time.Now().Add(pause)
+		if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+			deadline = end
+		}
+		done, err := c.await(ctx, r.message.TransactionID, deadline, accept, silence)
+		if done || err != nil {
+			return err
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return silence
+}
+
+// await receives answers until one is taken, or the deadline.
+func (c *Client) await(ctx context.Context, of dhcpv4.TransactionID, deadline time.Time, accept func(answer) error, silence *SilenceError) (done bool, err error) {
+	for ctx.Err() == nil {
+		p, hop, err := c.link.Receive(deadline)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("receive answers: %w", err)
+		}
+		message, from, ok := decode(p)
+		if !ok {
+			continue
+		}
+		taken, err := c.take(message, hop, of, accept)
+		if end, ok := errors.AsType[*final](err); ok {
+			return true, end.error
+		}
+		if taken {
+			return true, nil
+		}
+		if err != nil {
+			silence.note(from, err)
+		}
+	}
+	return false, nil
+}
+
+// take has accept take a message, unless it is another client's. A panic of the library is a message that cannot be read.
+func (c *Client) take(message []byte, hop net.HardwareAddr, of dhcpv4.TransactionID, accept func(answer) error) (taken bool, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			taken, err = false, fmt.Errorf("a message that cannot be read: %v", reason)
+		}
+	}()
+	m, err := dhcpv4.FromBytes(message)
+	if err != nil {
+		return false, fmt.Errorf("a message that cannot be read: %w", err)
+	}
+	if m.OpCode != dhcpv4.OpcodeBootReply || m.TransactionID != of || !slices.Equal(m.ClientHWAddr, c.mac) {
+		return false, nil
+	}
+	err = accept(answer{m, hop})
+	return err == nil, err
+}
+
+// maxHeard bounds what is told of answers.
+const maxHeard = 4
+
+func (e *SilenceError) note(from netip.Addr, err error) {
+	text := fmt.Sprintf("%s: %v", from, err)
+	if len(e.Heard) < maxHeard && !slices.Contains(e.Heard, text) {
+		e.Heard = append(e.Heard, text)
+	}
+}

@@ -1,0 +1,106 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/allocnet/allocnet/internal/dhcp"
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+)
+
+func dhcpCall(ipam, args string, of plugin.Lease) *plugin.Call {
+	return &plugin.Call{ContainerID: "a1", Network: "lan", IfName: "net0", Args: args, Lease: &of, Config: fmt.Appendf(nil, `{"name": "lan", "ipam": {"type": "dhcp"%s}}`, ipam)}
+}
+
+// TestDHCPIdentity: what servers know an attachment by, and what cannot be known is an error.
+func TestDHCPIdentity(t *testing.T) {
+	job := plugin.Lease{Namespace: "prod", Job: "db", Group: "g", Task: "main"}
+	for name, test := range map[string]struct {
+		ipam, args       string
+		of               plugin.Lease
+		id, host, failed string
+	}{
+		"default":              {of: job, id: "a1/lan/net0"},
+		"allocation":           {ipam: `, "identity": "allocation"`, id: "a1/lan/net0"},
+		"job":                  {ipam: `, "identity": "job"`, args: "x=y;NOMAD_ALLOC_INDEX=2", of: job, id: "nomad/prod/db/g/2/lan/net0"},
+		"a key of the job":     {ipam: `, "identity": "job"`, args: "NOMAD_ALLOC_INDEX=2;ADDRESS_KEY=first", of: job, id: "nomad/prod/db/g/first/lan/net0"},
+		"without an index":     {ipam: `, "identity": "job"`, of: job, failed: "have neither ADDRESS_KEY nor NOMAD_ALLOC_INDEX"},
+		"without a job":        {ipam: `, "identity": "job"`, args: "ADDRESS_KEY=1", failed: "the job of the allocation is not known"},
+		"another value":        {ipam: `, "identity": "task"`, failed: `identity of dhcp is "task": want "allocation" or "job"`},
+		"host name":            {ipam: `, "hostname": "job"`, of: job, id: "a1/lan/net0", host: "db-main"},
+		"another host name":    {ipam: `, "hostname": "db"`, failed: `hostname of dhcp is "db": want "job", or no key`},
+		"host name of no job":  {ipam: `, "hostname": "job"`, id: "a1/lan/net0"},
+		"a group without task": {ipam: `, "hostname": "job"`, of: plugin.Lease{Job: "Web.Front/x\n\"é-"}, id: "a1/lan/net0", host: "web-front-x"},
+	} {
+		got, err := identityOf(dhcpCall(test.ipam, test.args, test.of))
+		if test.failed != "" {
+			if err == nil || !strings.Contains(err.Error(), test.failed) {
+				t.Errorf("%s: %v, want %s", name, err, test.failed)
+			}
+			continue
+		}
+		if err != nil || got.ClientID != test.id || got.HostName != test.host {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestLongDHCPIdentities fit, and stay different.
+func TestLongDHCPIdentities(t *testing.T) {
+	seen := map[string]bool{}
+	for _, job := range []string{strings.Repeat("j", 300) + "1", strings.Repeat("j", 300) + "2"} {
+		got, err := identityOf(dhcpCall(`, "identity": "job", "hostname": "job"`, "ADDRESS_KEY=1", plugin.Lease{Namespace: "n", Job: job, Group: "g"}))
+		if err != nil || len(got.ClientID) > maxClientID || len(got.HostName) != maxLabel || seen[got.ClientID] {
+			t.Errorf("%+v, %v", got, err)
+		}
+		seen[got.ClientID] = true
+	}
+}
+
+// TestLeaseResult: routes on the link have no gateway, which that of the address would be.
+func TestLeaseResult(t *testing.T) {
+	gateway := netip.MustParseAddr("10.0.0.1")
+	l := dhcp.Lease{Address: netip.MustParsePrefix("10.0.0.5/24"), Gateway: gateway, DNS: []netip.Addr{gateway}, Domain: "a", Search: []string{"b"}, Routes: []dhcp.Route{{To: netip.MustParsePrefix("10.9.0.0/16"), Via: gateway}}}
+	text := func(l dhcp.Lease) string {
+		r := LeaseResult(l)
+		all := fmt.Sprint(r.DNS.Nameservers, r.DNS.Domain, r.DNS.Search)
+		for _, a := range r.IPs {
+			all += fmt.Sprintf("; %s %s", &a.Address, a.Gateway)
+		}
+		for _, route := range r.Routes {
+			all += fmt.Sprintf("; %s %s", &route.Dst, route.GW)
+		}
+		return all
+	}
+	if got, want := text(l), "[10.0.0.1]a[b]; 10.0.0.5/24 10.0.0.1; 0.0.0.0/0 10.0.0.1; 10.9.0.0/16 10.0.0.1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	l.Routes[0].Via = netip.Addr{}
+	if got, want := text(l), "[10.0.0.1]a[b]; 10.0.0.5/24 <nil>; 0.0.0.0/0 10.0.0.1; 10.9.0.0/16 <nil>"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if l.Lost = true; text(l) != "[][]" {
+		t.Errorf("a lost lease gives %s", text(l))
+	}
+}
+
+// TestDHCPWithoutKeeper: nothing is asked for where nothing would be on record; what has no lease has none to release.
+func TestDHCPWithoutKeeper(t *testing.T) {
+	c := dhcpCall("", "", plugin.Lease{})
+	if _, err := addDHCP(c); err != errNoKeeper { //nolint:errorlint // it is not wrapped
+		t.Errorf("got %v", err)
+	}
+	if err := checkDHCP(c); err == nil || !strings.Contains(err.Error(), "no lease of net0 is on record") {
+		t.Errorf("CHECK: %v", err)
+	}
+	releaseDHCP(c)
+	c.Lease.Recorded = &dhcp.Lease{}
+	if err := checkDHCP(c); err != nil {
+		t.Error(err)
+	}
+}

@@ -20,8 +20,8 @@ const detachLong = `Detach an allocation from all networks, and remove the names
 it. An allocation that is not set up is no error, and the command says so; nor is one
 whose namespace is gone.
 
-With --interface, only this attachment is removed, and with --network those to a network.
-You cannot remove the primary, or the last of the networks that the allocation was set up
+With --interface, only this attachment is removed. With --network, all attachments to that
+network are. You cannot remove the primary, or the last of the networks that the allocation was set up
 with.
 
 With --all, all allocations of this host are detached, those of jobs that run, too: it is

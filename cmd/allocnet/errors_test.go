@@ -32,6 +32,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/cniexec"
+	dhcp "github.com/allocnet/allocnet/internal/dhcp/client"
 	"github.com/allocnet/allocnet/internal/echo"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/files"
@@ -85,6 +86,8 @@ var outcomes = map[string]struct {
 	"hook/internal/plan.RequestError":     {&hook.RequestError{}, refused},
 	"internal/cniexec.CommitTimeoutError": {&hook.Error{Err: &cniexec.CommitTimeoutError{}}, timeout},
 	"internal/cniexec.TimeoutError":       {&hook.Error{Err: &cniexec.TimeoutError{}}, timeout},
+	"internal/dhcp/client.ErrRefused":     {dhcp.ErrRefused, unavailable},
+	"internal/dhcp/client.SilenceError":   {&dhcp.SilenceError{}, unavailable},
 	"internal/echo.ErrSilent":             {echo.ErrSilent, timeout},
 	"internal/netns.ErrExists":            {netns.ErrExists, conflict},
 	"internal/netns.ErrMissing":           {netns.ErrMissing, refused},

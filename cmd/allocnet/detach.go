@@ -21,8 +21,8 @@ it. An allocation that is not set up is no error, and the command says so; nor i
 whose namespace is gone.
 
 With --interface, only this attachment is removed. With --network, all attachments to that
-network are. You cannot remove the primary, or the last of the networks that the allocation was set up
-with.
+network are. You cannot remove the primary, or the last of the networks that the
+allocation was set up with.
 
 With --all, all allocations of this host are detached, those of jobs that run, too: it is
 for a host that is taken out of service. Drain a node of Nomad before.

@@ -5,12 +5,12 @@ package main
 
 import (
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/cmd/allocnet/network"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/selection"
@@ -18,7 +18,7 @@ import (
 
 func completeFlags(s *cli.Settings, cmd *cobra.Command) {
 	for name, values := range map[string]cli.Complete{
-		"network": networkNames, "primary": networkNames, "networks": networkLists,
+		"network": network.Names, "primary": network.Names, "networks": networkLists,
 		"allocation": eventIDs, "interface": interfaces, "publish": portLabels, "live": recordedIDs,
 		"job":       identities(func(a *hook.Allocation) string { return a.Identity.Job }),
 		"namespace": identities(func(a *hook.Allocation) string { return a.Identity.Namespace }),
@@ -45,7 +45,7 @@ func completeFlags(s *cli.Settings, cmd *cobra.Command) {
 }
 
 func dnsSelections(s *cli.Settings, cmd *cobra.Command, args []string, word string) []string {
-	return append([]string{hook.PrimaryDNS, hook.MergedDNS}, networkNames(s, cmd, args, word)...)
+	return append([]string{hook.PrimaryDNS, hook.MergedDNS}, network.Names(s, cmd, args, word)...)
 }
 
 // recorded returns the allocations that this user can read.
@@ -127,24 +127,11 @@ func portLabels(_ *cli.Settings, cmd *cobra.Command, _ []string, _ string) []str
 	return cli.Distinct(labels)
 }
 
-func networkNames(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
-	catalog, err := cniconf.Load(s.ConfDirs()...)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, n := range catalog.Networks {
-		names = append(names, n.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // networkLists returns the word with each network as the last one of its list.
 func networkLists(s *cli.Settings, cmd *cobra.Command, args []string, word string) []string {
 	before := word[:strings.LastIndex(word, ",")+1]
 	var lists []string
-	for _, name := range networkNames(s, cmd, args, word) {
+	for _, name := range network.Names(s, cmd, args, word) {
 		lists = append(lists, before+name)
 	}
 	return lists

@@ -18,11 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/cmd/allocnet/network"
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/nomad"
-	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -78,7 +77,7 @@ if it differs.`,
   allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc
   allocnet conf generate web --name multi --networks storage --alloc-dir /opt/nomad/data/alloc --check`,
 		Args:              cli.WantArguments(1, 1, "the name of the main network"),
-		ValidArgsFunction: s.CompleteFirst(networkNames),
+		ValidArgsFunction: s.CompleteFirst(network.Names),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agentChosen = cmd.Flags().Changed("job-networks")
 			return g.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), s, args[0])
@@ -270,22 +269,14 @@ func (g *generation) write(list []byte) error {
 
 // warnOfExposed names the networks whose rules Nomad does not know.
 func warnOfExposed(stderr io.Writer, s *cli.Settings, offered *cniconf.Catalog) error {
-	exposed, err := findExposed(s, offered)
+	exposed, err := network.Exposed(s, offered)
 	for _, e := range exposed {
 		cli.PrintError(stderr, fmt.Sprintf("warning: %s: %s", e.Problem(), e.Fix()))
 	}
 	return err
 }
 
-// findExposed looks with the rules of this host.
-func findExposed(s *cli.Settings, offered *cniconf.Catalog) ([]doctor.Exposed, error) {
-	host, err := policy.Load(policy.DefaultFile)
-	if err != nil {
-		return nil, err
-	}
-	return doctor.FindExposed(s.NomadConfDir(), offered, host)
-}
-
+// network.Exposed looks with the rules of this host.
 func (g *generation) explain(w io.Writer, offered *cniconf.Catalog, primary string) error {
 	var others []string
 	for _, n := range offered.Networks {

@@ -177,7 +177,7 @@ func (l *eventLines) cells(e event.Event) []cli.Cell {
 	for i, s := range texts {
 		row[i] = cli.Text(s)
 		if l.Columns > 0 {
-			row[i].Lines = wrap(cli.Printable(s), l.widths()[i])
+			row[i].Lines = cli.Wrap(cli.Printable(s), l.widths()[i])
 		}
 	}
 	row[1].Colour = eventColour(e)
@@ -208,7 +208,7 @@ func (l *eventLines) remark(s string) error {
 		return nil
 	}
 	const indent = "         "
-	for _, line := range wrap(s, max(l.Columns-len(indent), 20)) {
+	for _, line := range cli.Wrap(s, max(l.Columns-len(indent), 20)) {
 		if _, err := fmt.Fprintln(l.w, indent+line); err != nil {
 			return err
 		}

@@ -147,7 +147,7 @@ func TestWrap(t *testing.T) {
 	for s, want := range map[string][]string{
 		"": {""}, "a b": {"a b"}, "aaa bbb": {"aaa", "bbb"}, "aaaaaaaaa b": {"aaaaa", "aaaa", "b"}, "äääää ö": {"äääää", "ö"},
 	} {
-		if got := wrap(s, 5); !slices.Equal(got, want) {
+		if got := cli.Wrap(s, 5); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", s, got, want)
 		}
 	}

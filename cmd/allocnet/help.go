@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/allocnet/allocnet/internal/termtext"
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
 // textColumns is the width of paragraphs on a terminal that is wider.
@@ -31,17 +31,9 @@ func fit(s string, columns int) string {
 			continue
 		}
 		if len(paragraph) > 0 {
-			lines = append(lines, wrap(strings.Join(paragraph, " "), columns)...)
+			lines = append(lines, cli.Wrap(strings.Join(paragraph, " "), columns)...)
 		}
 		lines, paragraph = append(lines, line), nil
 	}
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
-}
-
-// wrap breaks a text into lines of a width: at spaces, and within words that are longer.
-func wrap(s string, width int) []string {
-	if lines := termtext.Fill(strings.Fields(s), " ", width); len(lines) > 0 {
-		return lines
-	}
-	return []string{""}
 }

@@ -151,7 +151,7 @@ func missingCell(missing []string, room int) cli.Cell {
 	}
 	var lines []string
 	for _, text := range missing {
-		for i, line := range wrap(text, room-len(cli.Gap)) {
+		for i, line := range cli.Wrap(text, room-len(cli.Gap)) {
 			if i > 0 {
 				line = cli.Gap + line
 			}

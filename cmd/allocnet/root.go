@@ -11,6 +11,7 @@ import (
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cmd/allocnet/cluster"
+	"github.com/allocnet/allocnet/cmd/allocnet/network"
 	"github.com/allocnet/allocnet/cmd/allocnet/traffic"
 	"github.com/allocnet/allocnet/internal/version"
 )
@@ -63,7 +64,7 @@ func addCommands(s *cli.Settings, root *cobra.Command) {
 		commands  []*cobra.Command
 	}{
 		{"allocations", "Allocations:", []*cobra.Command{newRun(s), newAttach(s), newDetach(s), newStatus(s), newMap(s), newCheck(s), traffic.NewReach(s, recordedIDs), newExec(s), newCapture(s), newRepair(s), newEvents(s)}},
-		{"networks", "Networks:", []*cobra.Command{newNetworks(s), traffic.NewPolicy(s, recordedIDs), newConf(s), cluster.NewIPAM(s), cluster.New(s)}},
+		{"networks", "Networks:", []*cobra.Command{network.New(s), traffic.NewPolicy(s, recordedIDs), newConf(s), cluster.NewIPAM(s), cluster.New(s)}},
 		{"host", "The host:", []*cobra.Command{newDoctor(s), newUI(s), newGC(s), newCleanup(s)}},
 		{"integrations", "Daemon and integrations:", []*cobra.Command{newAgent(s), newPlugin(s), newSystemdRun(s)}},
 		{"program", "The program:", []*cobra.Command{newVersion(s), newMan()}},

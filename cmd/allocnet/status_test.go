@@ -205,9 +205,6 @@ func TestOutputIsEscaped(t *testing.T) {
 		"doctor, pools": func(w io.Writer) error {
 			return printReport(w, &doctor.Report{Pools: []doctor.Pool{{Network: hostile}}})
 		},
-		"networks": func(w io.Writer) error {
-			return printNetwork(w, cli.Terminal{}, networkDetailJSON{Shadowed: []string{hostile}, Configuration: json.RawMessage(`{"name": "` + "\u202e" + `"}`)})
-		},
 	} {
 		var out bytes.Buffer
 		if err := show(&out); err != nil {

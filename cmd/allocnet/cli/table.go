@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/allocnet/allocnet/internal/termtext"
 )
 
 // Colour is the parameter of a terminal's SGR sequence; empty for the default.
@@ -123,4 +125,12 @@ func (c Colour) around(s string, colours bool) string {
 		return s
 	}
 	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
+}
+
+// Wrap breaks a text into lines of a width: at spaces, and within words that are longer.
+func Wrap(s string, width int) []string {
+	if lines := termtext.Fill(strings.Fields(s), " ", width); len(lines) > 0 {
+		return lines
+	}
+	return []string{""}
 }

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package network
 
 import (
 	"bytes"
@@ -112,7 +112,8 @@ type networksFlags struct {
 	identity policy.Identity
 }
 
-func newNetworks(s *cli.Settings) *cobra.Command {
+// New returns the command networks, with those below it.
+func New(s *cli.Settings) *cobra.Command {
 	var f networksFlags
 	cmd := &cobra.Command{
 		Use:     "networks [NAME]",
@@ -124,7 +125,7 @@ func newNetworks(s *cli.Settings) *cobra.Command {
   allocnet networks --namespace prod -q
   allocnet networks --conf-dir /etc/cni/net.d --json`,
 		Args:              cli.WantArguments(0, 1, "one network or none"),
-		ValidArgsFunction: s.CompleteFirst(networkNames),
+		ValidArgsFunction: s.CompleteFirst(Names),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.Register(cmd, "names")
@@ -143,7 +144,7 @@ func newNetworkInspect(s *cli.Settings) *cobra.Command {
 		Example: `  allocnet network inspect web
   allocnet network inspect web --json`,
 		Args:              cli.WantArguments(1, 1, "the name of the network"),
-		ValidArgsFunction: s.CompleteFirst(networkNames),
+		ValidArgsFunction: s.CompleteFirst(Names),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.Register(cmd, "names")
@@ -230,7 +231,7 @@ const (
 )
 
 func wrapped(text string, columns int) cli.Cell {
-	return cli.Coloured("", wrap(text, columns)...)
+	return cli.Coloured("", cli.Wrap(text, columns)...)
 }
 
 func printNetwork(w io.Writer, t cli.Terminal, n networkDetailJSON) error {

@@ -1,7 +1,7 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package network
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -42,7 +43,7 @@ func (o offer) viewAll(s *cli.Settings, identity policy.Identity) (cli.View, err
 	}
 	all.Policy = o.hostPolicy()
 	var err error
-	if all.Exposed, err = findExposed(s, o.catalog); err != nil {
+	if all.Exposed, err = Exposed(s, o.catalog); err != nil {
 		return cli.View{}, err
 	}
 	return cli.View{JSON: all, Names: names, Table: func(w io.Writer, t cli.Terminal) error { return printCatalog(w, t, all) }}, cli.Unhealthy(healthy)
@@ -59,7 +60,7 @@ func (o offer) viewOne(s *cli.Settings, name string) (cli.View, error) {
 			one.Shadowed = append(one.Shadowed, other.Path)
 		}
 	}
-	exposed, err := findExposed(s, o.catalog)
+	exposed, err := Exposed(s, o.catalog)
 	if err != nil {
 		return cli.View{}, err
 	}
@@ -123,4 +124,13 @@ func readiness(err error) (ready, error) {
 		return readyUnknown, fmt.Errorf("%w (without root)", err)
 	}
 	return notReady, err
+}
+
+// Exposed returns the networks with rules that Nomad does not apply.
+func Exposed(s *cli.Settings, offered *cniconf.Catalog) ([]doctor.Exposed, error) {
+	host, err := policy.Load(policy.DefaultFile)
+	if err != nil {
+		return nil, err
+	}
+	return doctor.FindExposed(s.NomadConfDir(), offered, host)
 }

@@ -1,10 +1,11 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
-package main
+package network
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -142,5 +143,15 @@ func TestNetworksOnTerminal(t *testing.T) {
 				t.Errorf("%d columns: no %q in\n%s", columns, text, &out)
 			}
 		}
+	}
+}
+
+// TestOutputIsEscaped: others choose texts that a terminal must not act on.
+func TestOutputIsEscaped(t *testing.T) {
+	hostile := "gone\x1b[2J\u202e"
+	var out bytes.Buffer
+	err := printNetwork(&out, cli.Terminal{}, networkDetailJSON{Shadowed: []string{hostile}, Configuration: json.RawMessage(`{"name": "` + "\u202e" + `"}`)})
+	if text := out.String(); err != nil || strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, `\x1b[2J\u202e`) {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -1,0 +1,28 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package network has the commands on networks: what the configuration directories have, and what is written and removed there.
+package network
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/cniconf"
+)
+
+// Names returns those of the networks that can be attached, for completion.
+func Names(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
+	catalog, err := cniconf.Load(s.ConfDirs()...)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, n := range catalog.Networks {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names
+}

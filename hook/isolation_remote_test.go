@@ -147,3 +147,23 @@ func TestKilledLearning(t *testing.T) {
 		}
 	}
 }
+
+// TestLearnedAgain: whose an attachment on another host is, which was unknown for long when the host got it, is known again once it is confirmed.
+func TestLearnedAgain(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Network))
+	old := remotes(firstRemotes)
+	for i := range old {
+		old[i].Confirmed = time.Now().Add(-isolation.MostUnconfirmed - time.Minute)
+	}
+	if err := w.LearnMembers(t.Context(), "p", old, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRemotes(map[string]string{"10.7.0.2": "", "10.7.0.3": ""})
+	if err := w.LearnMembers(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	w.wantRemotes(firstRemotes)
+}

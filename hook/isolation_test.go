@@ -72,14 +72,20 @@ func (f *fakeFilter) add(m filter.Member) {
 func (f *fakeFilter) Change(ctx context.Context, _ isolation.Rules, before, now []filter.Member, all filter.Source) error {
 	isOutdated := false
 	err := f.change("change", func() error {
-		isOutdated = slices.ContainsFunc(before, func(m filter.Member) bool { return f.members[m.ID].Job != m.Job })
+		in := func(all []filter.Member) func(filter.Member) bool { // as in the kernel, what stays is not looked at
+			return func(m filter.Member) bool {
+				return slices.ContainsFunc(all, func(o filter.Member) bool { return o.ID == m.ID && o.Job == m.Job && o.Via == m.Via })
+			}
+		}
+		gone, made := slices.DeleteFunc(slices.Clone(before), in(now)), slices.DeleteFunc(slices.Clone(now), in(before))
+		isOutdated = slices.ContainsFunc(gone, func(m filter.Member) bool { return f.members[m.ID].Job != m.Job })
 		if isOutdated {
 			return nil
 		}
-		for _, m := range before {
+		for _, m := range gone {
 			delete(f.members, m.ID)
 		}
-		for _, m := range now {
+		for _, m := range made {
 			f.add(m)
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -68,7 +69,21 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 	if !isMade {
 		return h.config.Filter.Apply(ctx, h.source(ctx, *w))
 	}
-	return h.config.Filter.Change(ctx, w.Rules, membersOf(remotesIn(before)), membersOf(remotesIn(now)), h.source(ctx, *w))
+	former := remotesIn(before)
+	if isOutdated(former, time.Now()) { // when the host got them last, jobs were known, or they were not
+		if err := h.config.Filter.Apply(ctx, h.source(ctx, *w)); err != nil {
+			return err
+		}
+	}
+	return h.config.Filter.Change(ctx, w.Rules, membersOf(former), membersOf(remotesIn(now)), h.source(ctx, *w))
+}
+
+// isOutdated tells whether jobs on record are unknown by a time.
+func isOutdated(remotes []isolation.Remote, at time.Time) bool {
+	return slices.ContainsFunc(remotes, func(r isolation.Remote) bool {
+		known := r.At(at)
+		return known.Namespace != r.Namespace || known.Job != r.Job || known.Group != r.Group
+	})
 }
 
 // of returns what is on record of a pool; the zero value: nothing.

@@ -45,7 +45,10 @@ func (t *table) forgedChain() {
 	t.chain(forged, "what no end may send", append(append(counts, told(isolation.Forged)...), rule("forged", drop))...)
 }
 
-// Denied returns what was dropped of attachments, by their IDs. It is counted from when an attachment is added, and again from 0 when the tables are
+// CountedAs is by what Denied has an attachment: its ID, or of one that is longer than comments are a shorter text.
+func CountedAs(id string) string { return ownerText(id) }
+
+// Denied returns what was dropped of attachments, by CountedAs of their IDs. It is counted from when an attachment is added, and again from 0 when the tables are
 // made anew, as after a flush or by another version of allocnet, or when its addresses change. Rules and levels that change leave the counts.
 func (Kernel) Denied(ctx context.Context) (map[string]isolation.Denied, error) {
 	s, err := netfilter.Dial(ctx)

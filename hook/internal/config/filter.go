@@ -24,6 +24,6 @@ type Filter interface {
 	Change(ctx context.Context, rules isolation.Rules, before, now []filter.Member, all filter.Source) error
 	// Lacks returns what the host lacks, by the IDs of attachments.
 	Lacks(ctx context.Context, s filter.State) (map[string][]string, error)
-	// Denied returns what was dropped of attachments, by their IDs.
+	// Denied returns what was dropped of attachments, by filter.CountedAs of their IDs.
 	Denied(ctx context.Context) (map[string]isolation.Denied, error)
 }

@@ -29,7 +29,7 @@ func AddDenied(ctx context.Context, e *operation.Env, all ...*allocation.Allocat
 			if n.Primary {
 				id = a.ID
 			}
-			if c, ok := counts[id]; ok {
+			if c, ok := counts[filter.CountedAs(id)]; ok {
 				denied := allocation.Denied(c)
 				n.Denied = &denied
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/allocnet/allocnet/allocation"
@@ -16,6 +17,24 @@ import (
 	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
 )
+
+// TestAddDeniedOfLongID: the longest ID that an attachment has is one that comments of nftables have not, and its counts are shown.
+func TestAddDeniedOfLongID(t *testing.T) {
+	store, err := state.Open(t.TempDir())
+	if err == nil {
+		err = store.Isolation().SetInForce([]byte("{}"), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, asked := strings.Repeat("a", 128), 0
+	counts := map[string]isolation.Denied{filter.CountedAs(id): {Packets: 3}}
+	e := &operation.Env{Config: config.Config{Filter: counting{counts: counts, asked: &asked}}, Store: store}
+	a := &allocation.Allocation{ID: id, Attachments: []allocation.Attachment{{Interface: "eth0", Primary: true}}}
+	if err := AddDenied(t.Context(), e, a); err != nil || a.Attachments[0].Denied == nil || filter.CountedAs(id) == id {
+		t.Errorf("%v, %+v", err, a.Attachments[0])
+	}
+}
 
 // counting is a filter that has counted.
 type counting struct {

@@ -6,6 +6,7 @@ package daemon
 import (
 	"context"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,7 +112,8 @@ func (r *rosters) update(ctx context.Context) {
 	if err != nil && !shares {
 		return // it is not known what the files would say without their mistakes
 	}
-	pools, complete := r.pools()
+	spanning, complete := r.pools()
+	pools := spanning
 	if !shares {
 		pools = nil
 	}
@@ -123,14 +125,26 @@ func (r *rosters) update(ctx context.Context) {
 	if !complete && shares {
 		return
 	}
+	r.forget(ctx, spanning, present)
+}
+
+// forget ends what is shared with the hosts of pools that are not present.
+func (r *rosters) forget(ctx context.Context, spanning []*ipam.Config, present map[string]bool) {
+	withdrawn := map[string]bool{}
 	for _, one := range r.endWhere(func(one *running) bool { return !present[one.config.Pool] }) {
 		one.Withdraw(ctx)
+		withdrawn[one.config.Pool] = true
 	}
 	known, err := r.engine.Learned()
 	for pool := range known {
-		if !present[pool] && err == nil {
-			err = r.engine.LearnMembers(ctx, pool, nil, time.Time{})
+		if present[pool] || err != nil {
+			continue
 		}
+		at := slices.IndexFunc(spanning, func(c *ipam.Config) bool { return c.Pool == pool })
+		if at >= 0 && !withdrawn[pool] { // an agent before this one has told
+			r.newRoster(spanning[at]).Withdraw(ctx)
+		}
+		err = r.engine.LearnMembers(ctx, pool, nil, time.Time{})
 	}
 	if err != nil {
 		r.log.Warn("attachments on other hosts that are of no pool any more are still known", "error", err)
@@ -146,13 +160,7 @@ func (r *rosters) start(ctx context.Context, c *ipam.Config) {
 		return
 	}
 	r.endWhere(func(one *running) bool { return one == present })
-	one := &running{config: c, Roster: roster.New(roster.Options{
-		Config: c, Open: r.open(c), Own: r.members, Routes: route.Links, Logger: r.log,
-		Known: func() ([]isolation.Remote, error) { return r.engine.KnownMembers(c.Pool) },
-		Learn: func(ctx context.Context, all []isolation.Remote, read time.Time) error {
-			return r.engine.LearnMembers(ctx, c.Pool, all, read)
-		},
-	})}
+	one := &running{config: c, Roster: r.newRoster(c)}
 	ctx, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { one.Run(ctx) })
@@ -160,6 +168,16 @@ func (r *rosters) start(ctx context.Context, c *ipam.Config) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running[c.Pool] = one
+}
+
+func (r *rosters) newRoster(c *ipam.Config) *roster.Roster {
+	return roster.New(roster.Options{
+		Config: c, Open: r.open(c), Own: r.members, Routes: route.Links, Logger: r.log,
+		Known: func() ([]isolation.Remote, error) { return r.engine.KnownMembers(c.Pool) },
+		Learn: func(ctx context.Context, all []isolation.Remote, read time.Time) error {
+			return r.engine.LearnMembers(ctx, c.Pool, all, read)
+		},
+	})
 }
 
 // endWhere ends rosters, and returns them.

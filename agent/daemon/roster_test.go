@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -127,6 +128,38 @@ func TestRosters(t *testing.T) {
 		require("nothing is isolated any more", "", "")
 		stop()
 		<-done
+	})
+}
+
+// TestRostersWithdrawn: where nothing is isolated any more since the agent was started again, other hosts do not believe what the one before it has told.
+func TestRostersWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, host, c := &storetest.Fake{}, ipam.Host{Instance: strings.Repeat("a", 32)}, parsePool(t, "p")
+		a := netip.MustParseAddr("10.0.0.5")
+		block, _ := c.BlockOf(a)
+		piece, _ := c.PieceOf(a)
+		told := ipam.MembersContent{
+			Pool: "p", Instance: host.Instance, Piece: piece, Written: time.Now(),
+			Groups: []ipam.MemberGroup{{Network: "n", Level: "strict", Job: "web", Addresses: []netip.Addr{a}}},
+		}
+		_, err := store.Create(t.Context(), ipam.BlockPath("p", block), ipam.Encode(ipam.BlockContent{Pool: "p", Block: block, Host: host}))
+		if err == nil {
+			_, err = store.Create(t.Context(), ipam.MembersPath("p", piece), ipam.Encode(told))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &rosters{
+			engine: &fakeSharer{learned: map[string]time.Time{"p": time.Now()}}, log: hclog.NewNullLogger(), running: map[string]*running{},
+			pools: func() ([]*ipam.Config, bool) { return []*ipam.Config{c}, true },
+			open: func(*ipam.Config) func() (ipam.Store, ipam.Host, error) {
+				return func() (ipam.Store, ipam.Host, error) { return store, host, nil }
+			},
+		}
+		r.update(t.Context())
+		if _, err := store.Get(t.Context(), ipam.MembersPath("p", piece)); !errors.Is(err, ipam.ErrNotFound) {
+			t.Errorf("the hosts of the pool still read it: %v", err)
+		}
 	})
 }
 

@@ -208,5 +208,9 @@ func (p *packet) isICMP(kind string) answer {
 	if kind == "any" {
 		return yes
 	}
+	kind, code, hasCode := strings.Cut(kind, "/")
+	if hasCode && code != "0" { // that of an echo request is 0
+		return no
+	}
 	return whether(kind == request || kind == "echo-request")
 }

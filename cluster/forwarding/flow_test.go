@@ -114,6 +114,19 @@ func TestFlowNftForms(t *testing.T) {
 	}
 }
 
+// TestFlowICMPCodes: a type of iptables may have a code, which an echo request has as 0.
+func TestFlowICMPCodes(t *testing.T) {
+	ping := webFlow()
+	ping.Protocol, ping.Port = "icmp", 0
+	for kind, want := range map[string]string{"8": "drop", "8/0": "drop", "8/1": "pass", "0/0": "pass", "any": "drop"} {
+		text := iptablesSave(":FORWARD ACCEPT [0:0]", "-A FORWARD -p icmp -m icmp --icmp-type "+kind+" -j DROP")
+		facts := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "iptables-nft", Text: text})}}
+		if got := facts.FateOf(ping); fateText(got) != want {
+			t.Errorf("%s: %+v, want %s", kind, got, want)
+		}
+	}
+}
+
 // TestFlowHooks: a flow is seen by the chains of its hook and family alone, and each of them may drop it.
 func TestFlowHooks(t *testing.T) {
 	chain := func(name, hook, kind, policy string) string {

@@ -107,6 +107,27 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// TestNetworkNames: what a host says of a network that cannot be one is not believed. Listings of nftables have the name: an operator loads them again.
+func TestNetworkNames(t *testing.T) {
+	for network, want := range map[string]int{"n": 1, "": 0, "x\"\n}\ntable inet evil {": 0, "a b": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &storetest.Fake{}
+			one, two := newTestHost(t, store, 1, 4, ""), newTestHost(t, store, 2, 5, "")
+			one.own = []isolation.Member{attachment("web", "10.0.1.5")}
+			one.own[0].Network = network
+			for _, h := range []*testHost{one, one, two} {
+				h.Kick()
+				if err := h.round(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(two.learned) != want {
+				t.Errorf("network %q: learned is %+v", network, two.learned)
+			}
+		})
+	}
+}
+
 // TestStoreSilent: while the store does not answer what was learned stays, also by another process, until its jobs count as unknown.
 func TestStoreSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

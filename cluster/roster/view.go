@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/utils"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
@@ -203,6 +204,9 @@ func (v *view) remotes(instance string) (all []isolation.Remote) {
 		for _, g := range e.members.Groups {
 			level := isolation.Level(g.Level)
 			if len(g.Addresses) == 0 || !isLevel(level) || slices.ContainsFunc([]string{g.Network, g.Namespace, g.Job, g.Group}, isLong) {
+				continue
+			}
+			if utils.ValidateNetworkName(g.Network) != nil { // a listing of nftables has it, and is loaded again
 				continue
 			}
 			all = append(all, isolation.Remote{

@@ -69,7 +69,7 @@ func (e Egress) validate() error {
 		}
 		for i, a := range rule.Addresses {
 			sameFamily := func(b netip.Addr) bool { return b.Is4() == a.Is4() }
-			if a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.ContainsFunc(rule.Addresses[:i], sameFamily) {
+			if !a.IsValid() || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.ContainsFunc(rule.Addresses[:i], sameFamily) {
 				return fmt.Errorf("egressAddress %q: want an address that others reach the host at, and at most one of each family", a)
 			}
 		}

@@ -53,6 +53,7 @@ func TestEgress(t *testing.T) {
 func TestEgressRefuses(t *testing.T) {
 	for _, text := range []string{
 		`""`, `1`, `[]`, `{}`, `true`, `"192.0.2.10/24"`, `["192.0.2.10", "192.0.2.11"]`, `"0.0.0.0"`, `"::"`, `"127.0.0.1"`, `"fe80::1%eth0"`, `"fe80::1"`, `"224.0.0.1"`, `"::ffff:192.0.2.1"`,
+		`[""]`, `[null]`, `[{"addresses": [""]}]`, `[{"addresses": [null]}]`,
 		`[{}]`, `[{"addresses": []}]`, `[{"job": ["a"], "addresses": ["192.0.2.10"]}]`, `[{"Jobs": ["a"], "addresses": ["192.0.2.10"]}]`,
 		`[{"jobs": ["a"], "jobs": ["b"], "addresses": ["192.0.2.10"]}]`, `[{"jobs": [""], "addresses": ["192.0.2.10"]}]`, `["192.0.2.10", {"addresses": ["192.0.2.10"]}]`,
 	} {

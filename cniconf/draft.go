@@ -216,6 +216,10 @@ func (d Draft) checkSubnets() error {
 		switch {
 		case subnet != subnet.Masked():
 			return fmt.Errorf("subnet %s: want its first address, as in %s", subnet, subnet.Masked())
+		case subnet.Addr().Is4In6():
+			return fmt.Errorf("subnet %s: want it as one of IPv4, as in 10.42.0.0/24", subnet)
+		case isSix(subnet) && subnet.Addr().IsLinkLocalUnicast():
+			return fmt.Errorf("subnet %s: want another one: the kernel gives each link an address of it", subnet)
 		case subnet.Bits() > subnet.Addr().BitLen()-2:
 			return fmt.Errorf("subnet %s: want one with room for a gateway and an allocation, such as a /%d", subnet, subnet.Addr().BitLen()-2)
 		case slices.ContainsFunc(d.Subnets[:i], func(other netip.Prefix) bool { return isSix(other) == isSix(subnet) }):

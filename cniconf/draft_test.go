@@ -109,6 +109,8 @@ func TestDraftRefused(t *testing.T) {
 		`subnet 10.42.0.7/24`:                       {Type: "ptp", Subnets: prefixes("10.42.0.7/24")},
 		`subnet 10.42.0.0/31`:                       {Type: "ptp", Subnets: prefixes("10.42.0.0/31")},
 		`subnet 10.43.0.0/24: want one of`:          {Type: "ptp", Subnets: prefixes("10.42.0.0/24", "10.43.0.0/24")},
+		`subnet ::ffff:10.42.0.0/120`:               {Type: "ptp", Subnets: prefixes("::ffff:10.42.0.0/120")},
+		`subnet fe80::/64`:                          {Type: "ptp", Subnets: prefixes("fe80::/64")},
 		`range 10.43.0.1-10.43.0.2`:                 {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.43.0.1", "10.43.0.2")}},
 		`range 10.42.0.9-10.42.1.2`:                 {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.9", "10.42.1.2")}},
 		`range 10.42.0.9-10.42.0.2`:                 {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.9", "10.42.0.2")}},

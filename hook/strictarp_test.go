@@ -41,6 +41,12 @@ func TestStrictARP(t *testing.T) {
 	if err := lacks[0].Make(); err != nil || !slices.Contains(ns.parameters, want[1]) {
 		t.Errorf("%v, and %q is set", err, ns.parameters)
 	}
+	for value, lacking := range map[string]bool{"0": true, "1": false, "2": false, "3": true, "5": true, "8": false} { // 3 is for the addresses of all interfaces
+		ns.parameters = []string{"net/ipv4/conf/net2/arp_ignore=" + value, want[1]}
+		if lacks, err := o.WorkIn(ns).Lacks(t.Context(), o.Record.Attachments[1]); err != nil || (len(lacks) > 0) != lacking {
+			t.Errorf("arp_ignore %s: lacks %+v, %v", value, lacks, err)
+		}
+	}
 }
 
 // TestStrictARPAndTuning: a plugin that sets the same is refused, before anything is done.

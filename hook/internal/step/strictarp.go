@@ -6,6 +6,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/allocnet/allocnet/state"
 )
@@ -14,8 +15,12 @@ import (
 // addresses of all: where two are in one subnet, neighbours would send what is for one of them to the other.
 var strictARP = step{Added: setStrictARP, Lacks: lackingStrictARP}
 
-// arpParameters are those of an interface. They go with it.
-var arpParameters = []struct{ name, value string }{{"arp_ignore", "1"}, {"arp_announce", "2"}}
+// arpParameters are those of an interface, with the values that are more. They go with it. arp_ignore 3 to 7 are less: 3 is for the
+// addresses of all interfaces, and the others are none.
+var arpParameters = []struct {
+	name, value string
+	more        []string
+}{{"arp_ignore", "1", []string{"2", "8"}}, {"arp_announce", "2", nil}}
 
 func arpPath(a state.Attachment, name string) string {
 	return "net/ipv4/conf/" + a.Interface + "/" + name
@@ -49,7 +54,7 @@ func lackingStrictARP(_ context.Context, w *Work, a state.Attachment) (lacks []L
 		if err != nil {
 			return nil, fmt.Errorf("read sysctl %s: %w", path, err)
 		}
-		if now >= p.value { // one digit each
+		if now == p.value || slices.Contains(p.more, now) {
 			continue
 		}
 		lacks = append(lacks, Lack{fmt.Sprintf("%s has to have %s %s", a.Interface, p.name, p.value), func() error { return ns.SetParameter(path, p.value) }})

@@ -1,0 +1,42 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/cniconf"
+)
+
+// TestCreatedAtOnce: networks that are created at once get subnets of their own.
+func TestCreatedAtOnce(t *testing.T) {
+	const rounds, creators = 5, 6
+	dir := t.TempDir()
+	for round := range rounds {
+		var group sync.WaitGroup
+		for creator := range creators {
+			group.Go(func() {
+				name := fmt.Sprintf("test-%d-%d", round, creator)
+				if code, _, errs := runs(t, "network", "create", name, "--type", "ptp", "--conf-dir", dir); code != cli.ExitDone {
+					t.Errorf("exit code %d: %s", code, errs)
+				}
+			})
+		}
+		group.Wait()
+	}
+	catalog, err := cniconf.Load(dir)
+	if err != nil || len(catalog.Networks) != rounds*creators {
+		t.Fatalf("%d networks, %v", len(catalog.Networks), err)
+	}
+	for _, n := range catalog.Networks {
+		others := slices.DeleteFunc(slices.Clone(catalog.Networks), func(other *cniconf.Network) bool { return other == n })
+		if err := n.CheckFree(others, nil); err != nil {
+			t.Errorf("network %s: %v", n.Name, err)
+		}
+	}
+}

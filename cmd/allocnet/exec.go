@@ -47,10 +47,10 @@ failed. The first characters of an ID are enough if no other ID begins with them
 func execIn(cmd *cobra.Command, s *cli.Settings, id string, args []string) error {
 	engine, err := s.Engine(cmd.ErrOrStderr())
 	if err != nil {
-		return err
+		return execFailure(err)
 	}
 	if id, err = engine.Resolve(id); err != nil {
-		return err
+		return execFailure(err)
 	}
 	allocation, err := engine.Status(cmd.Context(), id)
 	if err != nil {

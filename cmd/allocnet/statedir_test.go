@@ -41,3 +41,14 @@ func TestMissingStateDir(t *testing.T) {
 		t.Errorf("of the environment: exit code %d: %s", code, errs)
 	}
 }
+
+// TestExecInDamagedState: an exit code of 1 would be the command's.
+func TestExecInDamagedState(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "allocations"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runs(t, "exec", "a", "--state-dir", dir, "--", "true"); code != exitRunFailed {
+		t.Errorf("exit code %d, want %d: %s", code, exitRunFailed, errs)
+	}
+}

@@ -63,6 +63,11 @@ func (f *detachFlags) wantArguments(cmd *cobra.Command, args []string) error {
 	if f.all {
 		return cli.WantArguments(0, 0, "no ID with --all")(cmd, args)
 	}
+	for name, value := range map[string]string{"interface": f.iface, "network": f.network} {
+		if value == "" && cmd.Flags().Changed(name) { // a variable of a script that is not set detaches nothing
+			return cli.Usage(fmt.Errorf("--%s is empty: want one, or omit it to detach all", name))
+		}
+	}
 	return oneID(cmd, args)
 }
 

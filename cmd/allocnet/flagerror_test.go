@@ -24,6 +24,8 @@ func TestFlagError(t *testing.T) {
 		"repair --dry-run=maybe":          `--dry-run "maybe": want true or false`,
 		"repair --dry-run --reattach":     `--dry-run and --reattach: want one of them`,
 		"agent --check-config --prepare":  `--check-config and --prepare: want one of them`,
+		"detach a --network=":             `--network is empty: want one, or omit it to detach all`,
+		"detach a --interface=":           `--interface is empty: want one, or omit it to detach all`,
 		"attach a --file b --networks \t": `--file and --networks: want one of them`,
 	} {
 		if code, _, errs := runs(t, strings.Split(args, " ")...); code != cli.ExitRefused || !strings.Contains(errs, want) {

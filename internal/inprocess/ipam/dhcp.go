@@ -79,6 +79,9 @@ func identityOf(c *plugin.Call) (i client.Identity, err error) {
 	return i, err
 }
 
+// slashes replaces what separates the parts of an identifier: authors of jobs choose parts.
+var slashes = strings.NewReplacer("%", "%25", "/", "%2F")
+
 // maxClientID is the length of the longest identifier.
 const maxClientID = 254
 
@@ -91,7 +94,11 @@ func clientID(c *plugin.Call, identity string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		id = strings.Join([]string{"nomad", c.Lease.Namespace, c.Lease.Job, c.Lease.Group, key, c.Network, c.IfName}, "/")
+		parts := []string{"nomad", c.Lease.Namespace, c.Lease.Job, c.Lease.Group, key, c.Network, c.IfName}
+		for i, part := range parts { // else job "a/b" with group "c" would be job "a" with group "b/c"
+			parts[i] = slashes.Replace(part)
+		}
+		id = strings.Join(parts, "/")
 	}
 	if len(id) > maxClientID {
 		sum := sha256.Sum256([]byte(id))

@@ -50,6 +50,24 @@ func TestDHCPIdentity(t *testing.T) {
 	}
 }
 
+// TestDHCPIdentitiesOfOthers: no job has the identity of another one, whatever its author names it.
+func TestDHCPIdentitiesOfOthers(t *testing.T) {
+	seen := map[string]plugin.Lease{}
+	for args, all := range map[string][]plugin.Lease{
+		"ADDRESS_KEY=0":   {{Namespace: "n", Job: "a/b", Group: "c"}, {Namespace: "n", Job: "a", Group: "b/c"}, {Namespace: "n", Job: "a%2Fb", Group: "c"}, {Namespace: "n", Job: "a", Group: "b"}},
+		"ADDRESS_KEY=c/0": {{Namespace: "n", Job: "a", Group: "b"}},
+		"ADDRESS_KEY=b/0": {{Namespace: "n", Job: "a", Group: "b"}},
+	} {
+		for _, of := range all {
+			got, err := identityOf(dhcpCall(`, "identity": "job"`, args, of))
+			if other, isThere := seen[got.ClientID]; err != nil || isThere {
+				t.Errorf("%+v with %s is %q, as %+v, %v", of, args, got.ClientID, other, err)
+			}
+			seen[got.ClientID] = of
+		}
+	}
+}
+
 // TestLongDHCPIdentities fit, and stay different.
 func TestLongDHCPIdentities(t *testing.T) {
 	seen := map[string]bool{}

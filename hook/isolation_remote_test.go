@@ -111,7 +111,8 @@ func TestLearnedLongAgo(t *testing.T) {
 	}
 }
 
-// TestKilledLearning: a process that is killed while it learns leaves what the next one completes, also if that learns the same.
+// TestKilledLearning: a process that is killed while it learns leaves what the next one completes, also if that learns the same: flows
+// of attachments whose addresses others have by now end.
 func TestKilledLearning(t *testing.T) {
 	i := isolated(t, isolation.Network)
 	for _, made := range []bool{false, true} {
@@ -133,6 +134,11 @@ func TestKilledLearning(t *testing.T) {
 					t.Fatal(fmt.Sprint(at, made), err)
 				}
 				w.wantRemotes(laterRemotes)
+			}
+			for _, gone := range []string{"@10.7.0.2 web", "@10.7.0.3 db"} {
+				if !slices.Contains(w.filter.ended, gone) {
+					t.Errorf("flows of %s go on for the one that has its address", gone)
+				}
 			}
 			if t.Failed() {
 				t.Fatalf("killed at effect %d, made %t", at, made)

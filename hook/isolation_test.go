@@ -34,6 +34,8 @@ type fakeFilter struct {
 	rules   isolation.Rules
 	// applied counts calls of Apply.
 	applied int
+	// ended are the attachments on other hosts whose flows a Change has ended, with their jobs.
+	ended []string
 }
 
 func newFakeFilter() *fakeFilter {
@@ -91,9 +93,20 @@ func (f *fakeFilter) Change(ctx context.Context, _ isolation.Rules, before, now 
 		return nil
 	})
 	if err == nil && isOutdated {
-		return f.Apply(ctx, all)
+		err = f.Apply(ctx, all)
+	}
+	if err == nil {
+		err = f.change("end flows", func() error { f.end(before, now); return nil })
 	}
 	return err
+}
+
+func (f *fakeFilter) end(before, now []filter.Member) {
+	for _, m := range before {
+		if !slices.ContainsFunc(now, func(o filter.Member) bool { return o.ID == m.ID && o.Job == m.Job }) {
+			f.ended = append(f.ended, m.ID+" "+m.Job)
+		}
+	}
 }
 
 func (f *fakeFilter) Remove(_ context.Context, _ isolation.Rules, m filter.Member) error {

@@ -197,8 +197,7 @@ func (i HostIsolation) Learned() (all []Learned, err error) {
 // SetLearned records what the other hosts of a pool say, which is JSON, before the host gets it, and when it was read; nil: nothing is known any more.
 // Until EndLearning the host may have something else. The caller holds Lock.
 func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) error {
-	begin := func() error { return files.Replace(i.learning(), nil, files.Options{}) }
-	if err := i.disk("write", i.learning(), begin); err != nil {
+	if err := i.beginLearning(pool); err != nil {
 		return err
 	}
 	if content == nil {
@@ -209,6 +208,27 @@ func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) e
 		return err
 	}
 	return i.ConfirmLearned(pool, read)
+}
+
+// beginLearning keeps what the other hosts of a pool have said. One who is killed while he learns has not ended the flows of those that are gone.
+func (i HostIsolation) beginLearning(pool string) error {
+	if i.IsLearning() { // what the host had before that is kept
+		return nil
+	}
+	former, err := files.ReadNoFollow(i.learned(pool))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return i.disk("write", i.learning(), func() error { return files.Replace(i.learning(), former, files.Options{}) })
+}
+
+// Former returns what the other hosts of a pool said before, as long as the host may have that; nil: nothing, or it is not known.
+func (i HostIsolation) Former() ([]byte, error) {
+	former, err := files.ReadNoFollow(i.learning())
+	if errors.Is(err, fs.ErrNotExist) || !json.Valid(former) {
+		return nil, nil
+	}
+	return former, err
 }
 
 // ConfirmLearned records when it was read that the other hosts of a pool say the same as before.

@@ -75,8 +75,18 @@ func TestLearned(t *testing.T) {
 	}
 	must(t, os.WriteFile(filepath.Join(s.dir, isolationDir, "learned-q-2"), []byte("[2"), 0o600))
 	requireLearned("p [1] true")
+	requireFormer := func(want string) {
+		t.Helper()
+		if former, err := i.Former(); err != nil || string(former) != want {
+			t.Errorf("the host may have %q, %v, want %q", former, err, want)
+		}
+	}
+	requireFormer("")
+	must(t, i.SetLearned("p", []byte("[3]"), read))
+	requireFormer("[1]")
 	must(t, i.SetLearned("p", nil, read))
 	must(t, i.SetLearned("p", nil, read))
+	requireFormer("[1]")
 	requireLearned("")
 	if !i.IsLearning() {
 		t.Error("the host is taken to have what is not on record any more")

@@ -66,16 +66,31 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 	if err != nil || w == nil {
 		return err
 	}
+	former, known := remotesIn(before), remotesIn(now)
 	if !isMade {
-		return h.config.Filter.Apply(ctx, h.source(ctx, *w))
+		if former, known, err = h.interrupted(former); err != nil {
+			return err
+		}
 	}
-	former := remotesIn(before)
-	if isOutdated(former, time.Now()) { // when the host got them last, jobs were known, or they were not
+	if !isMade || isOutdated(former, time.Now()) { // when the host got them last, jobs were known, or they were not
 		if err := h.config.Filter.Apply(ctx, h.source(ctx, *w)); err != nil {
 			return err
 		}
 	}
-	return h.config.Filter.Change(ctx, w.Rules, membersOf(former), membersOf(remotesIn(now)), h.source(ctx, *w))
+	return h.config.Filter.Change(ctx, w.Rules, membersOf(former), membersOf(known), h.source(ctx, *w))
+}
+
+// interrupted returns what the host may have since one has not ended to learn, and what is on record of all pools.
+func (h host) interrupted(before []isolation.Remote) (former, known []isolation.Remote, err error) {
+	content, err := h.store.Isolation().Former()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := h.store.Isolation().Learned()
+	for _, l := range all {
+		known = append(known, remotesIn(l)...)
+	}
+	return append(remotesIn(state.Learned{Content: content}), before...), known, err
 }
 
 // isOutdated tells whether jobs on record are unknown by a time.

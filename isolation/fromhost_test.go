@@ -4,6 +4,7 @@
 package isolation
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -48,6 +49,31 @@ func TestFromHost(t *testing.T) {
 		if passages[0].Peer != "this host" || passages[0].Allowed || !strings.Contains(passages[0].By, "fromHost false") {
 			t.Errorf("%s: %+v", level, passages)
 		}
+	}
+}
+
+// TestHostSelectorForEarlier: a program that does not know the key host reads the rules in force, and takes it for nothing, not for everything.
+func TestHostSelectorForEarlier(t *testing.T) {
+	r, err := parse("f", []byte("allow \"a\" {\n from { host = true }\n to { network = \"db\" }\n}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var earlier struct {
+		Allow []struct{ From struct{ Namespace, Job, Group, Network string } }
+	}
+	if err := json.Unmarshal(encoded, &earlier); err != nil {
+		t.Fatal(err)
+	}
+	from := Selector{Network: earlier.Allow[0].From.Network}
+	if from.selectsAddress(netip.MustParseAddr("10.0.0.1")) || from.selects(Member{Network: "n"}) {
+		t.Errorf("%s selects something", from)
+	}
+	if s := r.Allow[0].From; s.String() != "this host" || s.selectsAddress(netip.MustParseAddr("10.0.0.1")) || s.selects(Member{Network: "n"}) {
+		t.Errorf("%s selects something else", s)
 	}
 }
 

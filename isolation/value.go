@@ -71,6 +71,7 @@ func (v *values) selector(b *selectorBlock) Selector {
 	case s.Host && (given || s.hasPatterns()):
 		v.Fault(b.Where, "host", "want either host, or namespace, job, group, network or cidrs, which are no host")
 	case s.Host:
+		s.Network = noNetwork // to a program that does not know the key, which reads it from what is in force, it selects nothing
 	case given && s.hasPatterns():
 		v.Fault(b.Where, "cidrs", "want either cidrs, which are addresses of anything, or namespace, job, group and network, which are attachments")
 	case !given && !s.hasPatterns():

@@ -63,7 +63,9 @@ func TestHostSelectorForEarlier(t *testing.T) {
 		t.Fatal(err)
 	}
 	var earlier struct {
-		Allow []struct{ From struct{ Namespace, Job, Group, Network string } }
+		Allow []struct {
+			From struct{ Namespace, Job, Group, Network string }
+		}
 	}
 	if err := json.Unmarshal(encoded, &earlier); err != nil {
 		t.Fatal(err)

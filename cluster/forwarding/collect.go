@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,7 +161,24 @@ func CollectFilters(ctx context.Context) *Facts {
 		f.unread(fmt.Errorf("rules of nftables are not read: %w", err))
 	}
 	f.unread(f.collectNftables(ctx, []string{Forward, Input, Output}, f.collectIPTables(ctx)))
+	for _, l := range f.Listings {
+		f.addOtherTables(l)
+	}
 	return f
+}
+
+// addOtherTables adds those of iptables beside the table filter.
+func (f *Facts) addOtherTables(l cleanup.Listing) {
+	for _, name := range netfilter.Unlisted(l.Text) {
+		if slices.Contains(otherTables, name) {
+			f.unread(fmt.Errorf("%s-save cannot show the table %s, as it has rules that were made with nft", l.Program, name))
+		}
+	}
+	for _, name := range otherTables {
+		s := parseIptablesTable(l, name)
+		s.name += " -t " + name
+		f.rulesets = append(f.rulesets, s)
+	}
 }
 
 // collectIPTables reads the rules of iptables, and returns the families of nftables of which its programs have listed the tables.

@@ -160,6 +160,25 @@ func TestFlowHooks(t *testing.T) {
 	}
 }
 
+// TestFlowOtherTables: the tables of iptables beside filter have chains for what the host forwards, too, and few rules that drop.
+func TestFlowOtherTables(t *testing.T) {
+	for text, want := range map[string]string{
+		"*mangle\n:FORWARD ACCEPT [0:0]\n-A FORWARD -d 198.51.100.0/24 -j DROP\nCOMMIT\n":                                          "drop",
+		"*mangle\n:FORWARD DROP [0:0]\nCOMMIT\n":                                                                                   "drop",
+		"*security\n:FORWARD ACCEPT [0:0]\n-A FORWARD -m mark --mark 0x1 -j DROP\nCOMMIT\n":                                        "doubt",
+		"*mangle\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n": "pass",
+		"*raw\n:OUTPUT DROP [0:0]\nCOMMIT\n":                                                                                       "pass",
+		"*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n":                                                                                 "pass",
+		"# Table `mangle' is incompatible, use 'nft' tool.\n":                                                                      "doubt",
+	} {
+		f := &Facts{}
+		f.addOtherTables(cleanup.Listing{Program: "iptables-nft", Text: text})
+		if got := f.FateOf(webFlow()); fateText(got) != want {
+			t.Errorf("%s: %+v, want %s", text, got, want)
+		}
+	}
+}
+
 // TestFlowUnknown: of what is not known of a flow, or of the rules, nothing is claimed.
 func TestFlowUnknown(t *testing.T) {
 	listing := func(rules ...string) *Facts {
@@ -248,6 +267,11 @@ func TestRootFates(t *testing.T) {
 			}
 		}
 	}
+	run(t, "iptables-nft -t mangle -A FORWARD -d 198.51.100.7 -j DROP")
+	if got := CollectFilters(t.Context()).FateOf(webFlow()); len(got.Drops) != 1 || !strings.HasSuffix(got.Drops[0], "(iptables-nft -t mangle)") {
+		t.Errorf("the table mangle: %+v", got)
+	}
+	run(t, "iptables-nft -t mangle -F")
 	run(t, "nft -f - <<'END'\n"+firewalldRules+"END")
 	defer run(t, "nft delete table inet firewalld")
 	within := webFlow()

@@ -20,7 +20,12 @@ const (
 	dockerChain  = "DOCKER-USER"
 )
 
-func parseIptables(l cleanup.Listing) *ruleset {
+// otherTables are those of iptables that may drop as well as the table filter, though few rules of them do.
+var otherTables = []string{"mangle", "security", "raw"}
+
+func parseIptables(l cleanup.Listing) *ruleset { return parseIptablesTable(l, "filter") }
+
+func parseIptablesTable(l cleanup.Listing, table string) *ruleset {
 	s := &ruleset{
 		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true,
 		base:     map[string][]string{Forward: {forwardChain}, Input: {"INPUT"}, Output: {"OUTPUT"}},
@@ -29,7 +34,7 @@ func parseIptables(l cleanup.Listing) *ruleset {
 	_, s.kind, _ = strings.Cut(l.Program, "-")
 	for line := range netfilter.Lines(l.Text) {
 		switch {
-		case line.Table != "filter":
+		case line.Table != table:
 		case line.Policy != "":
 			s.declare(line)
 		default:

@@ -28,8 +28,8 @@ to. An address on another host is that of an attachment if the agent has learned
 filters of that host drop is not examined.
 
 The last line tells what the other filters of this host do with its first packet: those of
-iptables in the table filter, and of nftables, such as Docker's, firewalld's and the
-operator's, for what the host forwards, gets and sends. A rule with a match that is not read,
+iptables and nftables, such as Docker's, firewalld's and the operator's, for what the host
+forwards, gets and sends, but not what drops it before, in prerouting. A rule with a match that is not read,
 such as a set or a mark, may drop it or may not: then that is not known. An address elsewhere
 is behind the interface to which the host routes it.
 

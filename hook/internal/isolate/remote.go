@@ -66,9 +66,9 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 	if err != nil || w == nil {
 		return err
 	}
-	former, known := remotesIn(before), remotesIn(now)
+	former, latest := remotesIn(before), remotesIn(now)
 	if !isMade {
-		if former, known, err = h.interrupted(former); err != nil {
+		if former, latest, err = h.interrupted(former); err != nil {
 			return err
 		}
 	}
@@ -77,27 +77,27 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 			return err
 		}
 	}
-	return h.config.Filter.Change(ctx, w.Rules, membersOf(former), membersOf(known), h.source(ctx, *w))
+	return h.config.Filter.Change(ctx, w.Rules, membersOf(former), membersOf(latest), h.source(ctx, *w))
 }
 
 // interrupted returns what the host may have since one has not ended to learn, and what is on record of all pools.
-func (h host) interrupted(before []isolation.Remote) (former, known []isolation.Remote, err error) {
+func (h host) interrupted(before []isolation.Remote) (former, latest []isolation.Remote, err error) {
 	content, err := h.store.Isolation().Former()
 	if err != nil {
 		return nil, nil, err
 	}
 	all, err := h.store.Isolation().Learned()
 	for _, l := range all {
-		known = append(known, remotesIn(l)...)
+		latest = append(latest, remotesIn(l)...)
 	}
-	return append(remotesIn(state.Learned{Content: content}), before...), known, err
+	return append(remotesIn(state.Learned{Content: content}), before...), latest, err
 }
 
 // isOutdated tells whether jobs on record are unknown by a time.
 func isOutdated(remotes []isolation.Remote, at time.Time) bool {
 	return slices.ContainsFunc(remotes, func(r isolation.Remote) bool {
-		known := r.At(at)
-		return known.Namespace != r.Namespace || known.Job != r.Job || known.Group != r.Group
+		then := r.At(at)
+		return then.Namespace != r.Namespace || then.Job != r.Job || then.Group != r.Group
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/state"
 )
 
 // remotes are attachments on other hosts, as "ADDRESS JOB".
@@ -152,6 +153,32 @@ func TestKilledLearning(t *testing.T) {
 			w.wantRemotes(nil)
 		}
 	}
+}
+
+// TestLearningOfOtherPool: a host that completes what it learned of one pool takes the attachments of another, which are not confirmed for long, for no job's.
+func TestLearningOfOtherPool(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Network))
+	old := remotes(map[string]string{"10.8.0.2": "web"})
+	old[0].Confirmed = time.Now().Add(-isolation.MostUnconfirmed - time.Minute)
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.LearnMembers(t.Context(), "q", old, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	killed, err := state.Open(w.config.StateDir)
+	if err == nil {
+		err = killed.Isolation().SetLearned("p", nil, time.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.LearnMembers(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	want := maps.Clone(firstRemotes)
+	want["10.8.0.2"] = ""
+	w.wantRemotes(want)
 }
 
 // TestLearnedAgain: whose an attachment on another host is, which was unknown for long when the host got it, is known again once it is confirmed.

@@ -88,7 +88,9 @@ func (h host) interrupted(before []isolation.Remote) (former, latest []isolation
 	}
 	all, err := h.store.Isolation().Learned()
 	for _, l := range all {
-		latest = append(latest, remotesIn(l)...)
+		for _, r := range remotesIn(l) {
+			latest = append(latest, r.At(time.Now()))
+		}
 	}
 	return append(remotesIn(state.Learned{Content: content}), before...), latest, err
 }

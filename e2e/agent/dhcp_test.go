@@ -213,6 +213,52 @@ func TestTwoDHCPNetworks(t *testing.T) {
 	l.awaitTold("DHCPRELEASE", 2)
 }
 
+// TestDHCPOfAJob: what an allocation uses, another one of the same place in its job neither gets nor releases, also if the agent is killed
+// before it knows. When the first one has ended, the second one is attached.
+func TestDHCPOfAJob(t *testing.T) {
+	l := newLAN(t)
+	l.network("lan", `, "identity": "job"`)
+	l.serve("10.77.0.50,10.77.0.60")
+	l.ready()
+	setup := func(id string) (*api.Allocation, error) {
+		return l.client.Setup(ctx, id, api.Setup{
+			Primary: api.Selection{{Name: "lan"}}, Identity: api.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
+		})
+	}
+	must[*api.Allocation](l.host)(setup("db-1"))
+	if _, err := setup("db-2"); err == nil || !strings.Contains(err.Error(), "is used by another allocation still") {
+		t.Errorf("a second one is attached: %v", err)
+	}
+	sandbox.Run(t, "ip", "-n", "db-1", "link", "set", "eth0", "arp", "off") // the second one asks the link for a second
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = setup("db-2") // the agent is killed
+	}()
+	l.await("the lease is on record", func() bool { return exec.Command("grep", "-rq", "clientID", l.state+"/allocations/db-2").Run() == nil })
+	l.end(unix.SIGKILL)
+	<-ended
+	sandbox.Run(t, "ip", "-n", "db-1", "link", "set", "eth0", "arp", "on")
+	l.ready()
+	if err := l.client.Teardown(ctx, "db-2"); err != nil {
+		t.Error(err)
+	}
+	acks := l.told("DHCPACK")
+	l.awaitTold("DHCPACK", acks+1) // the first one is extended: what was sent before has arrived
+	if n := l.told("DHCPRELEASE"); n != 0 {
+		t.Errorf("%d releases of a lease that is in use:\n%s", n, l.output)
+	}
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
+	l.awaitTold("DHCPRELEASE", 1)
+	must[*api.Allocation](l.host)(setup("db-2"))
+	if err := l.client.Teardown(ctx, "db-2"); err != nil {
+		t.Error(err)
+	}
+	l.awaitTold("DHCPRELEASE", 2)
+}
+
 // TestDHCPPage runs the example of docs/dhcp.md, and what it says of a host without an agent.
 func TestDHCPPage(t *testing.T) {
 	l := newLAN(t)

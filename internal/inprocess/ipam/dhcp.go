@@ -166,11 +166,12 @@ func addDHCP(c *plugin.Call) (*current.Result, error) {
 	defer conn.Close()
 	ctx, stop := context.WithTimeout(c.Ctx, client.Timeout)
 	defer stop()
-	l, err := conn.Acquire(ctx, wanted(c), c.Lease.Record)
+	record := recorderOf(c, id)
+	l, err := conn.Acquire(ctx, wanted(c), record)
 	if err == nil {
-		err = c.Lease.Record(l)
+		err = record(l)
 	}
-	if err == nil && !strings.HasPrefix(id.ClientID, c.ContainerID+"/") { // another allocation may have had it
+	if err == nil && isShared(c, id) {
 		l, err = takeOver(ctx, c, conn, l)
 	}
 	if err != nil {
@@ -179,8 +180,22 @@ func addDHCP(c *plugin.Call) (*current.Result, error) {
 	return LeaseResult(l), nil
 }
 
+// isShared tells whether another allocation may have the lease of the same client.
+func isShared(c *plugin.Call, id client.Identity) bool {
+	return !strings.HasPrefix(id.ClientID, c.ContainerID+"/")
+}
+
+// recorderOf returns what records a lease that is not made sure of. What another allocation may have is on record as lost until then:
+// after a kill or a failure, DEL would release what the other one uses.
+func recorderOf(c *plugin.Call, id client.Identity) func(dhcp.Lease) error {
+	return func(l dhcp.Lease) error {
+		l.Lost = isShared(c, id)
+		return c.Lease.Record(l)
+	}
+}
+
 // takeOver makes sure of a lease whose client another allocation of the job was. It may have the address still, or may just have
-// released it: then the server is asked once more. A lease that the other one has is not this one's to release.
+// released it: then the server is asked once more.
 func takeOver(ctx context.Context, c *plugin.Call, conn *client.Client, l dhcp.Lease) (dhcp.Lease, error) {
 	taken := false
 	err := c.InNamespace(func() (err error) {
@@ -192,12 +207,10 @@ func takeOver(ctx context.Context, c *plugin.Call, conn *client.Client, l dhcp.L
 			return l, c.Lease.Record(l)
 		}
 	}
-	others := l
-	others.Lost = true
 	if taken {
 		err = fmt.Errorf("the address %s of %q is used by another allocation still: want it to end first, or \"identity\": \"allocation\"", l.Address, l.ClientID)
 	}
-	return l, errors.Join(err, c.Lease.Record(others))
+	return l, err
 }
 
 // wanted is the address that an earlier ADD of the attachment has had.

@@ -68,6 +68,24 @@ func TestDHCPIdentitiesOfOthers(t *testing.T) {
 	}
 }
 
+// TestUnsureLease: a lease that another allocation of the job may have is on record as one that DEL does not release.
+func TestUnsureLease(t *testing.T) {
+	for identity, want := range map[string]bool{"allocation": false, "job": true} {
+		var recorded dhcp.Lease
+		c := dhcpCall(fmt.Sprintf(`, "identity": %q`, identity), "ADDRESS_KEY=0", plugin.Lease{
+			Namespace: "n", Job: "j", Group: "g",
+			Record: func(l dhcp.Lease) error { recorded = l; return nil },
+		})
+		id, err := identityOf(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := recorderOf(c, id)(dhcp.Lease{ClientID: id.ClientID, Requested: true}); err != nil || recorded.Lost != want || recorded.ClientID != id.ClientID {
+			t.Errorf("identity %s: %+v, %v, want it lost: %t", identity, recorded, err, want)
+		}
+	}
+}
+
 // TestLongDHCPIdentities fit, and stay different.
 func TestLongDHCPIdentities(t *testing.T) {
 	seen := map[string]bool{}

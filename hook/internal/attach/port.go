@@ -39,10 +39,10 @@ func claimPorts(ctx context.Context, o *operation.Operation, p *plan.Plan) (rele
 	return release, nil
 }
 
-// checkListeners refuses a chosen port that a program of this host listens on:
+// checkListeners refuses a port that no scheduler assigned and a program of this host listens on:
 // the mapping would take its traffic.
 func checkListeners(o *operation.Operation, p *plan.Plan) error {
-	if !p.AnyPort(plan.ChosenPorts) {
+	if !p.AnyPort(plan.UnassignedPorts) {
 		return nil
 	}
 	listeners, err := o.Config.Host.Listeners()
@@ -54,7 +54,7 @@ func checkListeners(o *operation.Operation, p *plan.Plan) error {
 		if l.Address.Is6() && l.Address.IsUnspecified() {
 			taken.HostIP = "" // it receives IPv4 as well, unless told not to
 		}
-		if err := p.RefusePort(plan.ChosenPorts, taken, fmt.Sprintf("a program of this host listens on %s", l.Address)); err != nil {
+		if err := p.RefusePort(plan.UnassignedPorts, taken, fmt.Sprintf("a program of this host listens on %s", l.Address)); err != nil {
 			return err
 		}
 	}

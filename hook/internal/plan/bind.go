@@ -53,11 +53,15 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
-	ports, element, err := p.publishBoth(ports, f.Host)
+	published, element, err := p.publishBoth(ports, f.Host)
 	if err != nil {
 		return err
 	}
-	binding, err := selection.Bind(element, p.network, ports, cniconf.Edit{DefaultMTU: uplink, EgressAddresses: p.rules.EgressAddress.Of(r.Identity), Marker: encoded})
+	added, err := portmap.Mappings(slices.DeleteFunc(slices.Clone(published), func(port portmap.Port) bool { return slices.Contains(ports, port) }))
+	if err != nil {
+		return err
+	}
+	binding, err := selection.Bind(element, p.network, published, cniconf.Edit{DefaultMTU: uplink, EgressAddresses: p.rules.EgressAddress.Of(r.Identity), Marker: encoded})
 	if err != nil {
 		return err
 	}
@@ -65,6 +69,7 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if r.Operator {
 		p.chosen = binding.Mappings
 	}
+	p.unassigned = slices.Concat(p.chosen, added)
 	a := p.Attachment
 	a.BridgeMTU, a.ConfList, a.CapabilityArgs = bridges, binding.ConfList, binding.CapabilityArgs
 	if err := p.chooseExecutor(f); err != nil {

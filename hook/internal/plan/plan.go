@@ -50,8 +50,9 @@ type Attachment struct {
 	// List is Attachment.ConfList, decoded.
 	List  *libcni.NetworkConfigList
 	rules policy.Source
-	// Mappings are its ports; chosen are those of them that no scheduler assigned.
-	Mappings, chosen []portmap.Mapping
+	// Mappings are its ports; chosen are those of them that no scheduler assigned. unassigned are these, and assigned ones on the
+	// addresses of the other family, of which the scheduler knows nothing.
+	Mappings, chosen, unassigned []portmap.Mapping
 }
 
 // New resolves the request of Setup. Every error is one of the request or of the

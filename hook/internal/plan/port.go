@@ -61,6 +61,9 @@ func AllPorts(a Attachment) []portmap.Mapping { return a.Mappings }
 // ChosenPorts are those that no scheduler assigned.
 func ChosenPorts(a Attachment) []portmap.Mapping { return a.chosen }
 
+// UnassignedPorts returns the ports whose addresses no scheduler chose, so that programs of the host may have them.
+func UnassignedPorts(a Attachment) []portmap.Mapping { return a.unassigned }
+
 // RefusePort returns an error when a port of the given kind overlaps one that holder has.
 func (p *Plan) RefusePort(of PortsOf, taken portmap.Mapping, holder string) error {
 	for _, a := range p.Added {

@@ -240,6 +240,8 @@ func (d Draft) checkRanges() error {
 			return fmt.Errorf("%s: want the first address before the last", text)
 		case span.First == d.Subnets[at].Addr() || span.Last.Is4() && span.Last == ipam.LastOf(d.Subnets[at]):
 			return fmt.Errorf("%s: want it without the network's own address and that of broadcasts", text)
+		case span.First == span.Last && d.gatewayOf(at) == span.First:
+			return fmt.Errorf("%s: its only address is the gateway's: want more than that", text)
 		case slices.ContainsFunc(d.Ranges[:i], func(other Span) bool { return d.subnetOf(other.First) == at }):
 			return fmt.Errorf("%s: want one range of each subnet", text)
 		}
@@ -263,6 +265,16 @@ func (d Draft) checkGateways() error {
 		}
 	}
 	return nil
+}
+
+// gatewayOf returns the gateway of a subnet: the one that is given, or the first address.
+func (d Draft) gatewayOf(subnet int) netip.Addr {
+	for _, gateway := range d.Gateways {
+		if d.subnetOf(gateway) == subnet {
+			return gateway
+		}
+	}
+	return d.Subnets[subnet].Addr().Next()
 }
 
 // subnetOf returns which subnet has an address; -1: none.

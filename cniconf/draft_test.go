@@ -115,6 +115,8 @@ func TestDraftRefused(t *testing.T) {
 		`range 10.42.0.9-10.42.1.2`:                 {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.9", "10.42.1.2")}},
 		`range 10.42.0.9-10.42.0.2`:                 {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.9", "10.42.0.2")}},
 		`range 10.42.0.0-10.42.0.2`:                 {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.0", "10.42.0.2")}},
+		`range 10.42.0.1-10.42.0.1: its only`:       {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.1", "10.42.0.1")}},
+		`range 10.42.0.9-10.42.0.9: its only`:       {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.9", "10.42.0.9")}, Gateways: []netip.Addr{netip.MustParseAddr("10.42.0.9")}},
 		`range 10.42.0.9-10.42.0.255`:               {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.9", "10.42.0.255")}},
 		`range 10.42.0.9-10.42.0.9: want one range`: {Type: "ptp", Subnets: v4, Ranges: []Span{span("10.42.0.2", "10.42.0.3"), span("10.42.0.9", "10.42.0.9")}},
 		`gateway 10.43.0.1`:                         {Type: "ptp", Subnets: v4, Gateways: gateways("10.43.0.1")},

@@ -57,8 +57,9 @@ characters of an ID are enough if no other ID begins with them.`,
 }
 
 func (c *capturing) run(cmd *cobra.Command, s *cli.Settings, args []string) error {
-	if c.count < 0 || c.seconds < 0 {
-		return cli.Usage(fmt.Errorf("--count %d, --seconds %d: want 0 or more", c.count, c.seconds))
+	const most = 1_000_000_000
+	if c.count < 0 || c.seconds < 0 || c.seconds > most {
+		return cli.Usage(fmt.Errorf("--count %d, --seconds %d: want 0 or more, and %d seconds at most", c.count, c.seconds, most))
 	}
 	if file, ok := cmd.OutOrStdout().(*os.File); ok && cli.IsTerminal(file) {
 		return cli.Usage(errors.New("standard output is a terminal: want a file (> FILE), or a reader (| tcpdump -r -)"))

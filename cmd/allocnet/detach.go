@@ -157,6 +157,9 @@ func detachAll(cmd *cobra.Command, s *cli.Settings, engine *hook.Engine) error {
 	if s.JSON {
 		return errors.Join(failed, cli.PrintJSON(cmd.OutOrStdout(), all))
 	}
+	if len(all) == 0 && failed == nil {
+		_, failed = fmt.Fprintln(cmd.ErrOrStderr(), "allocnet: no allocation is set up here")
+	}
 	lines := make([]string, len(all))
 	for i, d := range all {
 		lines[i] = "detached " + d.ID

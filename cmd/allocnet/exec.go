@@ -10,7 +10,6 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/state"
@@ -63,7 +62,7 @@ func execIn(cmd *cobra.Command, s *cli.Settings, id string, args []string) error
 	defer closeNamespace() //nolint:errcheck // only entered
 	allocation.Netns = path
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(signals, forwarded...)
 	defer signal.Stop(signals)
 	return runCommand(allocation, args, cmd.OutOrStdout(), cmd.ErrOrStderr(), signals)
 }

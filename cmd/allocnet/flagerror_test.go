@@ -21,6 +21,8 @@ func TestFlagError(t *testing.T) {
 		"events --after -1":               `--after "-1": want a whole number, 0 or more (see: allocnet events --help)`,
 		"ui --port http":                  `--port "http": want a whole number`,
 		"repair --call-timeout 5":         `--call-timeout "5": want a duration, such as 90s or 5m`,
+		"capture a --seconds 10000000000": `--seconds 10000000000: want 0 or more, and 1000000000 seconds at most`,
+		"capture a --count -1":            `--count -1, --seconds 0: want 0 or more`,
 		"repair --dry-run=maybe":          `--dry-run "maybe": want true or false`,
 		"repair --dry-run --reattach":     `--dry-run and --reattach: want one of them`,
 		"agent --check-config --prepare":  `--check-config and --prepare: want one of them`,

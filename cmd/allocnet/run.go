@@ -88,11 +88,14 @@ func wantCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// forwarded are the signals that the command gets instead of allocnet: one that ended allocnet would leave the allocation.
+var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+
 // runIn sets an allocation up, runs the command in it, and tears it down,
 // whatever the command did.
 func runIn(s *cli.Settings, cmd *cobra.Command, engine *hook.Engine, shown *cli.Progress, r hook.Request, args []string) error {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(signals, forwarded...)
 	defer signal.Stop(signals)
 
 	r.Fresh = true // the allocation of another command is not removed at the end of this one

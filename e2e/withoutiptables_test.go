@@ -47,7 +47,7 @@ func hideIPTables(t *testing.T) {
 
 const walledNetwork = `{"cniVersion": "1.0.0", "name": "walled", "plugins": [
 	{"type": "bridge", "bridge": "walled0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
-	 "ipam": {"type": "host-local", "dataDir": "/run/walled", "ranges": [[{"subnet": "10.97.0.0/24"}], [{"subnet": "fd00:97::/64"}]], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},
+	 "ipam": {"type": "host-local", "dataDir": "/run/walled", "ranges": [[{"subnet": "10.201.0.0/24"}], [{"subnet": "fd00:201::/64"}]], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},
 	{"type": "firewall", "ingressPolicy": "same-bridge"}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`
 
 // TestWithoutIPTables: a host without any program of iptables attaches, publishes, masquerades, separates bridges, repairs, cleans up
@@ -56,7 +56,7 @@ func TestWithoutIPTables(t *testing.T) {
 	h := newHost(t)
 	h.withoutPlugins()
 	sandbox.WriteFile(t, h.conf+"/60-walled.conflist", walledNetwork)
-	sandbox.WriteFile(t, h.conf+"/61-walled.conflist", strings.NewReplacer("walled", "fenced", "10.97.", "10.95.", "fd00:97", "fd00:95").Replace(walledNetwork))
+	sandbox.WriteFile(t, h.conf+"/61-walled.conflist", strings.NewReplacer("walled", "fenced", "10.201.", "10.202.", "fd00:201", "fd00:202").Replace(walledNetwork))
 	h.withoutRules()
 	h.connectPeer()
 	sandbox.Run(t, "ip", "route", "add", "default", "via", peerAddress)
@@ -66,11 +66,11 @@ func TestWithoutIPTables(t *testing.T) {
 	serve(t, "/run/netns/one", ":80", "one here")
 	require := func() {
 		t.Helper()
-		requireAnswer(t, "http://10.97.0.1:8500", "one here")
+		requireAnswer(t, "http://10.201.0.1:8500", "one here")
 		if got := toldBy("/run/netns/one", peerAddress+":80"); got != routerAddress {
 			t.Errorf("seen as %s, want the host's address", got)
 		}
-		if got := toldBy("/run/netns/two", "10.97.0.2:80"); !strings.Contains(got, "timeout") {
+		if got := toldBy("/run/netns/two", "10.201.0.2:80"); !strings.Contains(got, "timeout") {
 			t.Errorf("from another bridge: %s, want no answer", got)
 		}
 	}
@@ -88,7 +88,7 @@ func TestWithoutIPTables(t *testing.T) {
 	sandbox.Run(t, "ip", "netns", "delete", "two")
 	h.must("gc")
 	h.must("detach", "one")
-	if rules := sandbox.Run(t, "nft", "list", "ruleset"); strings.Contains(rules, "10.97.0.2") || strings.Contains(rules, "10.95.0.2") {
+	if rules := sandbox.Run(t, "nft", "list", "ruleset"); strings.Contains(rules, "10.201.0.2") || strings.Contains(rules, "10.202.0.2") {
 		t.Errorf("rules are left:\n%s", rules)
 	}
 	sandbox.Run(t, "sh", "-ec", `ip link delete walled0; ip link delete fenced0; rm -rf /run/walled /run/fenced`)

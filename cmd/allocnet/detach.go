@@ -45,7 +45,7 @@ func newDetach(s *cli.Settings) *cobra.Command {
 		Short:   "Detach an allocation from its networks",
 		Long:    detachLong,
 		Example: `  allocnet detach web-1 --interface net2
-  allocnet detach web-1 --network mgmt
+  allocnet detach web-1 --network storage
   allocnet detach web-1
   allocnet detach --all`,
 		Args:              f.wantArguments,

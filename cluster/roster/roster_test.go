@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,8 @@ import (
 // testHost is a host whose roster has a store in memory.
 type testHost struct {
 	*Roster
+	// mu is for what a test changes and looks at while the roster runs.
+	mu      sync.Mutex
 	own     []isolation.Member
 	learned []isolation.Remote
 	// learning tells of each Learn.
@@ -42,12 +45,18 @@ func newTestHost(t *testing.T, store ipam.Store, number, block int, link string)
 	}
 	h.Roster = New(Options{
 		Config: c, Open: func() (ipam.Store, ipam.Host, error) { return store, host, h.failure },
-		Own: func(context.Context) ([]isolation.Member, error) { return h.own, nil },
+		Own: func(context.Context) ([]isolation.Member, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.own, nil
+		},
 		Routes: func() (map[netip.Prefix]string, error) {
 			return map[netip.Prefix]string{netip.MustParsePrefix("10.0.1.0/26"): link}, nil
 		},
-		Known: func() ([]isolation.Remote, error) { return h.learned, nil },
+		Known: func() ([]isolation.Remote, error) { return h.known(), nil },
 		Learn: func(_ context.Context, all []isolation.Remote, _ time.Time) error {
+			h.mu.Lock()
+			defer h.mu.Unlock()
 			h.learned = all
 			select {
 			case h.learning <- struct{}{}:
@@ -57,6 +66,13 @@ func newTestHost(t *testing.T, store ipam.Store, number, block int, link string)
 		},
 	})
 	return h
+}
+
+// known returns what the host has learned.
+func (h *testHost) known() []isolation.Remote {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.learned
 }
 
 func attachment(job, address string) isolation.Member {
@@ -80,21 +96,24 @@ func TestRun(t *testing.T) {
 		} {
 			time.Sleep(time.Minute)
 			synctest.Wait()
+			one.mu.Lock()
 			one.own = own
+			one.mu.Unlock()
 			begun := time.Now()
 			one.Kick()
 			isKnown := func() bool {
-				return len(own) == 0 && len(two.learned) == 0 || len(own) > 0 && len(two.learned) == 1 && two.learned[0].Job == own[0].Job
+				known := two.known()
+				return len(own) == 0 && len(known) == 0 || len(own) > 0 && len(known) == 1 && known[0].Job == own[0].Job
 			}
 			for !isKnown() && time.Since(begun) < time.Hour {
 				time.Sleep(10 * time.Millisecond)
 				synctest.Wait()
 			}
 			if took := time.Since(begun); took > 2*time.Second {
-				t.Errorf("round %d: it took %s: %+v", round, took, two.learned)
+				t.Errorf("round %d: it took %s: %+v", round, took, two.known())
 			}
-			if len(two.learned) > 0 && (two.learned[0].Via != "vx" || two.learned[0].Host != "h1" || two.learned[0].Level != isolation.Strict) {
-				t.Errorf("learned is %+v", two.learned[0])
+			if known := two.known(); len(known) > 0 && (known[0].Via != "vx" || known[0].Host != "h1" || known[0].Level != isolation.Strict) {
+				t.Errorf("learned is %+v", known[0])
 			}
 		}
 		stop()

@@ -24,7 +24,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/hostmap"
 	"github.com/allocnet/allocnet/internal/errdefs"
-	"github.com/allocnet/allocnet/selection"
 )
 
 // Engine sets up, tears down and lists allocations.
@@ -37,7 +36,7 @@ type Engine interface {
 
 // Attacher changes the attachments of an allocation that is set up.
 type Attacher interface {
-	Attach(ctx context.Context, id string, networks []selection.Element) (*hook.Allocation, error)
+	Extend(ctx context.Context, r hook.Request) (*hook.Allocation, error)
 	Detach(ctx context.Context, id, iface string) error
 }
 
@@ -100,6 +99,8 @@ type Config struct {
 	Collect func(ctx context.Context) (*hook.Collected, error)
 	// Leaks serves GET /v1/leaks. Default: the request is not supported.
 	Leaks func() *api.Leaks
+	// AddDenied fills in what isolation has dropped of attachments. Default: that is not known.
+	AddDenied func(ctx context.Context, all ...*hook.Allocation) error
 	// Denied serves GET /v1/denied: flows that isolation has denied, and why the host tells of none. Default: the request is not supported.
 	Denied func() ([]hook.DeniedFlow, error)
 	// Map serves GET /v1/map. Default: the request is not supported.
@@ -164,7 +165,7 @@ type Agent struct {
 // New returns an agent for an engine. Two agents must not share a Config.Metrics.
 func New(c Config, e Engine) *Agent {
 	c = c.withDefaults()
-	c.Metrics.registry.MustRegister(&hostCollector{engine: e, catalog: c.catalog, log: c.Logger})
+	c.Metrics.registry.MustRegister(&hostCollector{engine: e, catalog: c.catalog, addDenied: c.addDenied, log: c.Logger})
 	if c.Pools != nil {
 		c.Metrics.registry.MustRegister(poolCollector{c.Pools})
 	}

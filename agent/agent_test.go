@@ -34,7 +34,6 @@ import (
 	"github.com/allocnet/allocnet/agent/client"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
-	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -102,8 +101,8 @@ func (e *scripted) Current(a *hook.Allocation) *hook.Allocation { return a }
 
 func (e *scripted) Ready(context.Context, *cniconf.Network) error { return hook.ErrNoStatus }
 
-func (e *scripted) Attach(_ context.Context, id string, n []selection.Element) (*hook.Allocation, error) {
-	return &hook.Allocation{ID: id, Attachments: []hook.Attachment{{Network: n[0].Name, Phase: state.Attached}}}, nil
+func (e *scripted) Extend(_ context.Context, r hook.Request) (*hook.Allocation, error) {
+	return &hook.Allocation{ID: r.ID, Attachments: []hook.Attachment{{Network: r.Networks[0].Name, Phase: state.Attached}}}, nil
 }
 
 func (e *scripted) Detach(_ context.Context, id, iface string) error {

@@ -31,7 +31,7 @@ func (a *Agent) getAllocations(r *http.Request) (any, error) {
 			found = append(found, a.engine.Current(allocation))
 		}
 	}
-	addDenied(r.Context(), a.engine, a.log, found...)
+	a.config.addDenied(r.Context(), found...)
 	all := []any{}
 	for _, allocation := range found {
 		listed, _ := wireAllocation(allocation, nil)
@@ -46,7 +46,7 @@ func (a *Agent) getAllocation(r *http.Request) (any, error) {
 		return nil, err
 	}
 	allocation = a.engine.Current(allocation)
-	addDenied(r.Context(), a.engine, a.log, allocation)
+	a.config.addDenied(r.Context(), allocation)
 	return wireAllocation(allocation, nil)
 }
 
@@ -83,7 +83,7 @@ func (a *Agent) postAttachments(r *http.Request) (any, error) {
 	if len(body.Networks) == 0 {
 		return nil, &hook.RequestError{Field: "networks", Reason: "want at least one"}
 	}
-	return wireAllocation(a.config.Attacher.Attach(r.Context(), id, body.Networks))
+	return wireAllocation(a.config.Attacher.Extend(r.Context(), hook.Request{ID: id, Networks: body.Networks}))
 }
 
 // deleteAttachment detaches one interface, even if the client disconnects. An

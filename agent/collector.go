@@ -25,8 +25,10 @@ var (
 type hostCollector struct {
 	engine  Engine
 	catalog func() (*cniconf.Catalog, error)
-	log     hclog.Logger
-	denied  deniedCounter
+	// addDenied is Config.addDenied.
+	addDenied func(ctx context.Context, all ...*hook.Allocation) bool
+	log       hclog.Logger
+	denied    deniedCounter
 }
 
 func (c *hostCollector) Describe(to chan<- *prometheus.Desc) {
@@ -75,7 +77,7 @@ func (c *hostCollector) attachments(to chan<- prometheus.Metric) {
 		}
 		all = append(all, allocation)
 	}
-	if addDenied(ctx, c.engine, c.log, all...) && isWhole { // one that is missing would be counted again
+	if c.addDenied(ctx, all...) && isWhole { // one that is missing would be counted again
 		c.denied.count(all)
 	}
 	c.denied.collect(to)

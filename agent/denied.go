@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/api"
@@ -16,20 +15,14 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// denier knows what isolation has dropped of attachments.
-type denier interface {
-	AddDenied(ctx context.Context, all ...*hook.Allocation) error
-}
-
 // addDenied fills in what isolation has dropped, and tells whether that is known.
-func addDenied(ctx context.Context, e Engine, log hclog.Logger, all ...*hook.Allocation) bool {
-	d, ok := e.(denier)
-	if !ok {
+func (c Config) addDenied(ctx context.Context, all ...*hook.Allocation) bool {
+	if c.AddDenied == nil {
 		return false
 	}
-	err := d.AddDenied(ctx, all...)
+	err := c.AddDenied(ctx, all...)
 	if err != nil {
-		log.Debug("it is not known what isolation has dropped", "error", err)
+		c.Logger.Debug("it is not known what isolation has dropped", "error", err)
 	}
 	return err == nil
 }

@@ -23,9 +23,8 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// denying is an engine that has dropped packets.
+// denying has dropped packets.
 type denying struct {
-	scripted
 	denied *allocation.Denied
 	err    error
 }
@@ -73,12 +72,14 @@ func TestDeniedFlows(t *testing.T) {
 
 // TestDeniedOfAllocations: allocations have what was dropped of them, and go out without it if that is not known.
 func TestDeniedOfAllocations(t *testing.T) {
-	r := start(t, Config{}, &denying{denied: &allocation.Denied{Packets: 3, Bytes: 4, Forged: 5}})
+	dropped := &denying{denied: &allocation.Denied{Packets: 3, Bytes: 4, Forged: 5}}
+	r := start(t, Config{AddDenied: dropped.AddDenied}, &scripted{})
 	all, err := r.client.Allocations(t.Context())
 	if err != nil || len(all) != 1 || all[0].Attachments[0].Denied == nil || *all[0].Attachments[0].Denied != (allocation.Denied{Packets: 3, Bytes: 4, Forged: 5}) {
 		t.Errorf("%+v, %v", all, err)
 	}
-	r = start(t, Config{}, &denying{err: errors.New("not permitted")})
+	dropped = &denying{err: errors.New("not permitted")}
+	r = start(t, Config{AddDenied: dropped.AddDenied}, &scripted{})
 	if all, err := r.client.Allocations(t.Context()); err != nil || len(all) != 1 || all[0].Attachments[0].Denied != nil {
 		t.Errorf("without counts: %+v, %v", all, err)
 	}
@@ -101,7 +102,10 @@ func TestDeniedBefore(t *testing.T) {
 // TestDeniedMetrics: the counters of a network never shrink, although those of its attachments end with them.
 func TestDeniedMetrics(t *testing.T) {
 	e := &denying{}
-	c := &hostCollector{engine: e, catalog: func() (*cniconf.Catalog, error) { return &cniconf.Catalog{}, nil }, log: hclog.NewNullLogger()}
+	c := &hostCollector{
+		engine: &scripted{}, catalog: func() (*cniconf.Catalog, error) { return &cniconf.Catalog{}, nil }, log: hclog.NewNullLogger(),
+		addDenied: Config{AddDenied: e.AddDenied, Logger: hclog.NewNullLogger()}.addDenied,
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
 	for _, step := range []struct {

@@ -312,7 +312,7 @@ func TestNamespaceReplaced(t *testing.T) {
 	if err := netns.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Attach(ctx, "p1", request.Networks); !errors.Is(err, netns.ErrMissing) {
+	if _, err := e.Extend(ctx, hook.Request{ID: "p1", Networks: request.Networks}); !errors.Is(err, netns.ErrMissing) {
 		t.Errorf("attach without a namespace: %v", err)
 	}
 	if _, err := netns.Create(netns.DefaultDir, "their"); err != nil {
@@ -457,7 +457,7 @@ func TestExtendWaitsItsTurn(t *testing.T) {
 	e := h.engine(nil)
 	var first sync.WaitGroup
 	first.Go(func() {
-		if _, err := e.Attach(context.Background(), "q1", []selection.Element{{Name: "fake"}}); err != nil {
+		if _, err := e.Extend(context.Background(), hook.Request{ID: "q1", Networks: []selection.Element{{Name: "fake"}}}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -470,7 +470,7 @@ func TestExtendWaitsItsTurn(t *testing.T) {
 	}
 	sandbox.WriteFile(t, dir+"/go", "")
 	first.Wait()
-	if _, err := e.Attach(context.Background(), "q1", []selection.Element{{Name: "storage"}}); err != nil {
+	if _, err := e.Extend(context.Background(), hook.Request{ID: "q1", Networks: []selection.Element{{Name: "storage"}}}); err != nil {
 		t.Error(err)
 	}
 	if a, err := e.Status(context.Background(), "q1"); err != nil || names(a) != "web=eth0 fake=net1 storage=net2" {

@@ -50,7 +50,7 @@ func TestBatches(t *testing.T) {
 				w.failing[test.failing] = errFails
 			}
 			for n, networks := range test.networks {
-				if _, err := w.Attach(t.Context(), "own", networks); (err != nil) != test.fails[n] {
+				if _, err := w.Extend(t.Context(), Request{ID: "own", Networks: networks}); (err != nil) != test.fails[n] {
 					t.Errorf("call %d: %v", n, err)
 				}
 			}

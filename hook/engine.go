@@ -7,20 +7,16 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/attach"
 	"github.com/allocnet/allocnet/hook/internal/check"
-	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/lease"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/remove"
 	"github.com/allocnet/allocnet/hook/internal/repair"
-	"github.com/allocnet/allocnet/isolation"
-	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -60,12 +56,6 @@ func (e *Engine) Setup(ctx context.Context, r Request) (*Allocation, error) {
 // this one names neither a primary nor a namespace.
 func (e *Engine) SetupOrExtend(ctx context.Context, r Request) (*Allocation, error) {
 	return attach.SetupOrExtend(ctx, e.env, r)
-}
-
-// Attach attaches an existing allocation to further networks, as Extend does. An
-// allocation without a record is state.ErrNotFound.
-func (e *Engine) Attach(ctx context.Context, id string, networks []selection.Element) (*Allocation, error) {
-	return e.Extend(ctx, Request{ID: id, Networks: networks})
 }
 
 // Extend attaches an existing allocation to further networks, all of them or none, and
@@ -209,59 +199,12 @@ func (e *Engine) Details(ctx context.Context, id string) ([]Details, error) {
 	return check.Describe(ctx, e.env, id)
 }
 
-// RefreshIsolation has the host keep attachments apart by the rules and the levels of networks that files have now, unless it does. Flows
-// that are allowed go on. After a mistake in a file what was in force stays, and the error is the mistake.
-func (e *Engine) RefreshIsolation(ctx context.Context) error { return isolate.Refresh(ctx, e.env) }
+// Isolation returns what keeps attachments apart.
+func (e *Engine) Isolation() Isolation { return Isolation{e.env} }
 
 // KeepLeases extends the leases of DHCP that are on record until ctx ends, and has namespaces be as their leases are. While one process
 // of the host does so, all ask for leases.
 func (e *Engine) KeepLeases(ctx context.Context) { lease.Keep(ctx, e.env) }
-
-// Members returns the attachments of the host as rules of isolation see them, with the levels that their networks have now. It
-// changes nothing, and waits for no lock.
-func (e *Engine) Members(ctx context.Context) ([]isolation.Member, error) {
-	return isolate.Members(ctx, e.env)
-}
-
-// AddDenied fills in what was dropped of attachments (Attachment.Denied), for which it needs root. Where nothing is isolated there is nothing.
-func (e *Engine) AddDenied(ctx context.Context, all ...*Allocation) error {
-	return isolate.AddDenied(ctx, e.env, all...)
-}
-
-// Ends returns where the packets of attachments pass the host, as far as it knows. It changes nothing, and waits for no lock. With an error,
-// some are missing.
-func (e *Engine) Ends(ctx context.Context) ([]HostEnd, error) { return isolate.Ends(ctx, e.env) }
-
-// RemoteMembers returns the attachments on other hosts that are known, as rules of isolation see them.
-func (e *Engine) RemoteMembers() ([]isolation.Member, error) { return isolate.Remotes(e.env) }
-
-// LearnMembers has isolation know the attachments of other hosts with addresses of a pool, in place of those that it knew; read is when
-// the others were last read to say so. They stay known, also after a reboot, until it is called again. It is safe to repeat.
-func (e *Engine) LearnMembers(ctx context.Context, pool string, remotes []isolation.Remote, read time.Time) error {
-	return isolate.Learn(ctx, e.env, pool, remotes, read)
-}
-
-// KnownMembers returns what LearnMembers has had known of a pool.
-func (e *Engine) KnownMembers(pool string) ([]isolation.Remote, error) {
-	return isolate.Remembered(e.env, pool)
-}
-
-// SharesMembers tells whether other hosts are to know the attachments of this one, and it theirs: it has rules of isolation, or networks with
-// levels. With an error, which is that of a file, it tells so of what is in force.
-func (e *Engine) SharesMembers() (bool, error) { return isolate.Shares(e.env) }
-
-// Learned returns the pools of which attachments on other hosts are known, with the time at which they were known last to be so.
-func (e *Engine) Learned() (map[string]time.Time, error) {
-	all, err := e.env.Store.Isolation().Learned()
-	read := map[string]time.Time{}
-	for _, l := range all {
-		read[l.Pool] = l.Read
-	}
-	return read, err
-}
-
-// RecordsVersion returns a text that is another one after each change of a record.
-func (e *Engine) RecordsVersion() (string, error) { return e.env.Store.Version() }
 
 // Catalog returns the networks that can be attached now; see Config.
 func (e *Engine) Catalog() (*cniconf.Catalog, error) { return e.env.Config.Catalog() }
@@ -279,7 +222,7 @@ func (e *Engine) Status(_ context.Context, id string) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.describe(record)
+	return describe(e.env, record)
 }
 
 // OpenNamespace opens the network namespace of an allocation, and returns a path that leads to it until it is closed, whatever is at
@@ -311,7 +254,7 @@ func (e *Engine) List(ctx context.Context) iter.Seq2[*Allocation, error] {
 				}
 				continue
 			}
-			a, err := e.describe(record)
+			a, err := describe(e.env, record)
 			if err != nil {
 				err = &state.UnreadableError{ID: record.Allocation.ID, Err: err}
 			}
@@ -322,11 +265,10 @@ func (e *Engine) List(ctx context.Context) iter.Seq2[*Allocation, error] {
 	}
 }
 
-// describe is describe of a record completed, where it is damaged, from libcni's
-// cache.
-func (e *Engine) describe(r state.Record) (*Allocation, error) {
+// describe describes a record that is completed, where it is damaged, from libcni's cache.
+func describe(e *operation.Env, r state.Record) (*Allocation, error) {
 	if len(r.Damaged) > 0 {
-		o := e.env.On(r)
+		o := e.On(r)
 		if err := o.LoadFromCache(); err != nil {
 			return nil, err
 		}

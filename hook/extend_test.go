@@ -20,7 +20,7 @@ func TestAttachedWithTheIdentity(t *testing.T) {
 	if _, err := m.Setup(t.Context(), Request{ID: "a1", Identity: identity, Primary: &selection.Element{Name: "web", Interface: "eth0"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Attach(t.Context(), "a1", []selection.Element{{Name: "storage"}}); err != nil {
+	if _, err := m.Extend(t.Context(), Request{ID: "a1", Networks: []selection.Element{{Name: "storage"}}}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "IgnoreUnknown=true;NOMAD_ALLOC_ID=a1;NOMAD_GROUP_NAME=main;NOMAD_JOB_ID=db;NOMAD_NAMESPACE=prod;NOMAD_REGION=eu"

@@ -31,7 +31,7 @@ func TestNamespacesAreClosed(t *testing.T) {
 		}},
 		{"RepairAttachments", func() error { _, err := m.RepairAttachments(t.Context(), RepairRequest{}); return err }},
 		{"Extend", func() error {
-			_, err := m.Attach(t.Context(), "w1", []selection.Element{{Name: "web", Interface: "net2"}})
+			_, err := m.Extend(t.Context(), Request{ID: "w1", Networks: []selection.Element{{Name: "web", Interface: "net2"}}})
 			return err
 		}},
 		{"Detach", func() error { return m.Detach(t.Context(), "w1", "net2") }},

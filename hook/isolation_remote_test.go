@@ -54,7 +54,7 @@ func TestLearnMembers(t *testing.T) {
 	w := newWorld(t, isolated(t, isolation.Network))
 	learn := func(pool string, of map[string]string, read time.Time) {
 		t.Helper()
-		if err := w.LearnMembers(t.Context(), pool, remotes(of), read); err != nil {
+		if err := w.Isolation().Learn(t.Context(), pool, remotes(of), read); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,10 +79,10 @@ func TestLearnMembers(t *testing.T) {
 	w.wantRemotes(both)
 	learn("other", nil, time.Time{})
 	w.wantRemotes(laterRemotes)
-	if learned, err := w.Learned(); err != nil || len(learned) != 1 || !learned["p"].Equal(read) {
+	if learned, err := w.Isolation().Learned(); err != nil || len(learned) != 1 || !learned["p"].Equal(read) {
 		t.Errorf("learned is %v, %v, want that of p, read at %s", learned, err, read)
 	}
-	if all, err := w.RemoteMembers(); err != nil || len(all) != 2 || all[0].Host != "other" {
+	if all, err := w.Isolation().Remotes(); err != nil || len(all) != 2 || all[0].Host != "other" {
 		t.Errorf("remote members: %+v, %v", all, err)
 	}
 	for _, id := range []string{"own", runtimeRequest.ID} {
@@ -98,7 +98,7 @@ func TestLearnedLongAgo(t *testing.T) {
 	w := newWorld(t, isolated(t, isolation.Network))
 	old := remotes(firstRemotes)
 	old[0].Confirmed = time.Now().Add(-isolation.MostUnconfirmed - time.Minute)
-	if err := w.LearnMembers(t.Context(), "p", old, time.Now()); err != nil {
+	if err := w.Isolation().Learn(t.Context(), "p", old, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := setup(ownRequest)(w); err != nil {
@@ -123,15 +123,15 @@ func TestKilledLearning(t *testing.T) {
 				t.Fatal(err)
 			}
 			first, later := remotes(firstRemotes), remotes(laterRemotes)
-			if err := w.LearnMembers(t.Context(), "p", first, time.Now()); err != nil {
+			if err := w.Isolation().Learn(t.Context(), "p", first, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			w.killAt(at, made)
-			_ = w.LearnMembers(t.Context(), "p", later, time.Now()) // a dead process returns nothing
+			_ = w.Isolation().Learn(t.Context(), "p", later, time.Now()) // a dead process returns nothing
 			died := w.killer.dead
 			w.bury()
 			for range 2 {
-				if err := w.LearnMembers(t.Context(), "p", later, time.Now()); err != nil {
+				if err := w.Isolation().Learn(t.Context(), "p", later, time.Now()); err != nil {
 					t.Fatal(fmt.Sprint(at, made), err)
 				}
 				w.wantRemotes(laterRemotes)
@@ -147,7 +147,7 @@ func TestKilledLearning(t *testing.T) {
 			if !died {
 				break
 			}
-			if err := w.LearnMembers(t.Context(), "p", nil, time.Now()); err != nil {
+			if err := w.Isolation().Learn(t.Context(), "p", nil, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			w.wantRemotes(nil)
@@ -163,7 +163,7 @@ func TestLearningOfOtherPool(t *testing.T) {
 	if err := setup(ownRequest)(w); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.LearnMembers(t.Context(), "q", old, time.Now()); err != nil {
+	if err := w.Isolation().Learn(t.Context(), "q", old, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	killed, err := state.Open(w.config.StateDir)
@@ -173,7 +173,7 @@ func TestLearningOfOtherPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.LearnMembers(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
+	if err := w.Isolation().Learn(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	want := maps.Clone(firstRemotes)
@@ -188,14 +188,14 @@ func TestLearnedAgain(t *testing.T) {
 	for i := range old {
 		old[i].Confirmed = time.Now().Add(-isolation.MostUnconfirmed - time.Minute)
 	}
-	if err := w.LearnMembers(t.Context(), "p", old, time.Now()); err != nil {
+	if err := w.Isolation().Learn(t.Context(), "p", old, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := setup(ownRequest)(w); err != nil {
 		t.Fatal(err)
 	}
 	w.wantRemotes(map[string]string{"10.7.0.2": "", "10.7.0.3": ""})
-	if err := w.LearnMembers(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
+	if err := w.Isolation().Learn(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	w.wantRemotes(firstRemotes)

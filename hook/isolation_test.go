@@ -343,7 +343,7 @@ func TestLevelOutlastsItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	setLevel(t, i, isolation.Strict)
-	if err := w.RefreshIsolation(t.Context()); err != nil {
+	if err := w.Isolation().Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(i.confDir, "web.conflist")
@@ -360,7 +360,7 @@ func TestLevelOutlastsItsFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(w.filter.members)
-		err := w.RefreshIsolation(t.Context())
+		err := w.Isolation().Refresh(t.Context())
 		_, failed := w.RepairAttachments(t.Context(), RepairRequest{Mode: RepairRules})
 		if got := w.filter.members["own"].Level; got != isolation.Strict || len(w.filter.rules.Allow) != 1 {
 			t.Errorf("the level is %q, want %q, with the rules %v; %v, %v", got, isolation.Strict, w.filter.rules.Allow, err, failed)

@@ -90,7 +90,7 @@ func TestLastNetworkSetsTheParameter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, further := range []selection.Element{{Name: "b", Interface: "net2"}, {Name: "c", Interface: "net3"}} {
-		if _, err := m.Attach(t.Context(), "w1", []selection.Element{further}); err != nil {
+		if _, err := m.Extend(t.Context(), Request{ID: "w1", Networks: []selection.Element{further}}); err != nil {
 			t.Fatal(err)
 		}
 	}

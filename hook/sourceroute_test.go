@@ -57,7 +57,7 @@ func TestSourceRouting(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("Setup", first)
-	if _, err := m.Attach(t.Context(), "w1", named("b")); err != nil {
+	if _, err := m.Extend(t.Context(), Request{ID: "w1", Networks: named("b")}); err != nil {
 		t.Fatal(err)
 	}
 	want("Attach", first, second)

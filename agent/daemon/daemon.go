@@ -44,7 +44,7 @@ type Daemon struct {
 	pools      *pools.Pools          // nil with the hook "noop"
 	span       *span.Span            // nil without pools
 	repairer   *repair.Repairer      // nil with the hook "noop"
-	isolation  func(context.Context) // nil with the hook "noop"
+	isolation  *refresher            // nil with the hook "noop"
 	denied     *denied.Log           // nil with the hook "noop"
 	rosters    *rosters              // nil with the hook "noop"
 	leases     func(context.Context) // nil with the hook "noop"
@@ -79,9 +79,9 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.pools = d.newPools()
 	d.span = d.newSpan()
 	d.repairer = d.newRepairer(engine)
-	d.isolation, d.denied = d.newIsolation(engine), d.newDenied(engine)
+	d.isolation, d.denied = newRefresher(engine, d.config.ConfDirs, d.log), newDenied(engine, d.log)
 	d.rosters = d.newRosters(engine)
-	d.leases = d.newLeases(engine)
+	d.leases = newLeases(engine, d.config.CNI.Chroot, d.log)
 	d.agent = agent.New(d.agentConfig(engine), engine)
 	return d, nil
 }
@@ -104,8 +104,8 @@ func (d *Daemon) agentConfig(engine agent.Engine) agent.Config {
 	if d.repairer != nil {
 		a.Repair = d.repairer.Status
 	}
-	if d.denied != nil {
-		a.Denied = d.denied.Flows
+	if e, ok := engine.(isolated); ok {
+		a.AddDenied, a.Denied = e.Isolation().AddDenied, d.denied.Flows
 	}
 	return a
 }
@@ -156,7 +156,7 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 		tasks = append(tasks, d.repairer.Run)
 	}
 	if d.isolation != nil {
-		tasks = append(tasks, d.isolation)
+		tasks = append(tasks, d.isolation.run)
 	}
 	if d.denied != nil {
 		tasks = append(tasks, d.denied.Run)

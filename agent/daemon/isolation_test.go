@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
-
-	"github.com/allocnet/allocnet/agent/config"
 )
 
 // answers are those of an engine, one after the other; each is told when it was asked for.
@@ -23,7 +21,7 @@ type answers struct {
 	asked chan struct{}
 }
 
-func (a *answers) RefreshIsolation(context.Context) error {
+func (a *answers) Refresh(context.Context) error {
 	var err error
 	if len(a.errs) > 0 {
 		err, a.errs = a.errs[0], a.errs[1:]
@@ -36,10 +34,10 @@ func (a *answers) RefreshIsolation(context.Context) error {
 func TestIsolationIsKept(t *testing.T) {
 	dir, mistake := t.TempDir(), errors.New("isolation.hcl:3: no such key")
 	var log bytes.Buffer
-	d := &Daemon{config: config.Config{ConfDirs: []string{dir}}, log: hclog.New(&hclog.LoggerOptions{Output: &log})}
 	ctx, stop := context.WithCancel(t.Context())
 	engine, done := &answers{[]error{nil, mistake, mistake}, make(chan struct{})}, make(chan struct{})
-	go func() { d.keepIsolation(ctx, engine); close(done) }()
+	r := &refresher{engine, []string{dir}, hclog.New(&hclog.LoggerOptions{Output: &log})}
+	go func() { r.run(ctx); close(done) }()
 	for _, name := range []string{"a", "b", "c", "d"} {
 		<-engine.asked
 		if err := os.WriteFile(filepath.Join(dir, name+".conflist"), nil, 0o600); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/cluster/connect"
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cluster/roster"
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/isolation"
@@ -29,13 +30,13 @@ const (
 	ownPause = 10 * time.Second
 )
 
-// sharer is what rosters need of the engine.
+// sharer is what rosters need of isolation.
 type sharer interface {
-	SharesMembers() (bool, error)
+	Shares() (bool, error)
 	Members(ctx context.Context) ([]isolation.Member, error)
-	RecordsVersion() (string, error)
-	LearnMembers(ctx context.Context, pool string, remotes []isolation.Remote, read time.Time) error
-	KnownMembers(pool string) ([]isolation.Remote, error)
+	Version() (string, error)
+	Learn(ctx context.Context, pool string, remotes []isolation.Remote, read time.Time) error
+	Remembered(pool string) ([]isolation.Remote, error)
 	Learned() (map[string]time.Time, error)
 }
 
@@ -64,15 +65,15 @@ type running struct {
 
 // newRosters returns the rosters; nil for a hook that attaches nothing.
 func (d *Daemon) newRosters(engine agent.Engine) *rosters {
-	s, ok := engine.(sharer)
+	e, ok := engine.(isolated)
 	if !ok || d.pools == nil {
 		return nil
 	}
-	return &rosters{engine: s, pools: d.spanningPools, open: d.openRoster, log: d.log.Named("cluster"), running: map[string]*running{}}
+	return &rosters{engine: e.Isolation(), pools: func() ([]*ipam.Config, bool) { return spanningPools(d.pools) }, open: d.openRoster, log: d.log.Named("cluster"), running: map[string]*running{}}
 }
 
-func (d *Daemon) spanningPools() (spanning []*ipam.Config, complete bool) {
-	kept, complete := d.pools.Kept()
+func spanningPools(p *pools.Pools) (spanning []*ipam.Config, complete bool) {
+	kept, complete := p.Kept()
 	for _, k := range kept {
 		if k.Config.Mode != ipam.ModeFlat {
 			spanning = append(spanning, k.Config)
@@ -95,7 +96,7 @@ func (r *rosters) run(ctx context.Context) {
 			looked = time.Now()
 			r.update(ctx)
 		}
-		if now, err := r.engine.RecordsVersion(); err == nil && now != version {
+		if now, err := r.engine.Version(); err == nil && now != version {
 			version = now
 			r.kick()
 		}
@@ -108,7 +109,7 @@ func (r *rosters) run(ctx context.Context) {
 
 // update starts and ends rosters. What is known of a pool stays while it is not certain that it is not used any more.
 func (r *rosters) update(ctx context.Context) {
-	shares, err := r.engine.SharesMembers()
+	shares, err := r.engine.Shares()
 	if err != nil && !shares {
 		return // it is not known what the files would say without their mistakes
 	}
@@ -144,7 +145,7 @@ func (r *rosters) forget(ctx context.Context, spanning []*ipam.Config, present m
 		if at >= 0 && !withdrawn[pool] { // an agent before this one has told
 			r.newRoster(spanning[at]).Withdraw(ctx)
 		}
-		err = r.engine.LearnMembers(ctx, pool, nil, time.Time{})
+		err = r.engine.Learn(ctx, pool, nil, time.Time{})
 	}
 	if err != nil {
 		r.log.Warn("attachments on other hosts that are of no pool any more are still known", "error", err)
@@ -173,9 +174,9 @@ func (r *rosters) start(ctx context.Context, c *ipam.Config) {
 func (r *rosters) newRoster(c *ipam.Config) *roster.Roster {
 	return roster.New(roster.Options{
 		Config: c, Open: r.open(c), Own: r.members, Routes: route.Links, Logger: r.log,
-		Known: func() ([]isolation.Remote, error) { return r.engine.KnownMembers(c.Pool) },
+		Known: func() ([]isolation.Remote, error) { return r.engine.Remembered(c.Pool) },
 		Learn: func(ctx context.Context, all []isolation.Remote, read time.Time) error {
-			return r.engine.LearnMembers(ctx, c.Pool, all, read)
+			return r.engine.Learn(ctx, c.Pool, all, read)
 		},
 	})
 }
@@ -209,7 +210,7 @@ func (r *rosters) kick() {
 func (r *rosters) members(ctx context.Context) ([]isolation.Member, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	version, err := r.engine.RecordsVersion()
+	version, err := r.engine.Version()
 	if err == nil && version == r.version && time.Since(r.readOwn) < ownPause {
 		return r.own, nil
 	}

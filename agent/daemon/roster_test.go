@@ -33,7 +33,7 @@ type fakeSharer struct {
 	learned map[string]time.Time
 }
 
-func (f *fakeSharer) SharesMembers() (bool, error) {
+func (f *fakeSharer) Shares() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.shares, f.mistake
@@ -46,13 +46,13 @@ func (f *fakeSharer) Members(context.Context) ([]isolation.Member, error) {
 	return nil, nil
 }
 
-func (f *fakeSharer) RecordsVersion() (string, error) {
+func (f *fakeSharer) Version() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.version, nil
 }
 
-func (f *fakeSharer) LearnMembers(_ context.Context, pool string, all []isolation.Remote, read time.Time) error {
+func (f *fakeSharer) Learn(_ context.Context, pool string, all []isolation.Remote, read time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.learned[pool] = read; all == nil && read.IsZero() {
@@ -61,7 +61,7 @@ func (f *fakeSharer) LearnMembers(_ context.Context, pool string, all []isolatio
 	return nil
 }
 
-func (f *fakeSharer) KnownMembers(string) ([]isolation.Remote, error) { return nil, nil }
+func (f *fakeSharer) Remembered(string) ([]isolation.Remote, error) { return nil, nil }
 
 func (f *fakeSharer) Learned() (map[string]time.Time, error) {
 	f.mu.Lock()

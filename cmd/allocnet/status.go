@@ -123,7 +123,7 @@ func addDenied(ctx context.Context, engine *hook.Engine, all ...*hook.Allocation
 	if cli.RequireRoot() != nil {
 		return nil
 	}
-	return engine.AddDenied(ctx, all...)
+	return engine.Isolation().AddDenied(ctx, all...)
 }
 
 // view shows allocations. Shortened IDs differ from those of all allocations.

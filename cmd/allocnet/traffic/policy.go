@@ -83,10 +83,10 @@ func (t *traffic) read(ctx context.Context, engine *hook.Engine) error {
 		t.allocations = append(t.allocations, a)
 	}
 	var err error
-	if t.members, err = engine.Members(ctx); len(errs) > 0 {
+	if t.members, err = engine.Isolation().Members(ctx); len(errs) > 0 {
 		err = errors.Join(errs...) // the same ones, with their IDs
 	}
-	remotes, errRemotes := engine.RemoteMembers()
+	remotes, errRemotes := engine.Isolation().Remotes()
 	t.members = append(t.members, remotes...)
 	return errors.Join(err, errRemotes)
 }

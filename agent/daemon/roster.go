@@ -96,10 +96,7 @@ func (r *rosters) run(ctx context.Context) {
 			looked = time.Now()
 			r.update(ctx)
 		}
-		if now, err := r.engine.Version(); err == nil && now != version {
-			version = now
-			r.kick()
-		}
+		version = r.kickAfter(version)
 		select {
 		case <-ctx.Done():
 		case <-time.After(recordsPause):
@@ -204,6 +201,25 @@ func (r *rosters) kick() {
 	for _, one := range r.running {
 		one.Kick()
 	}
+}
+
+// kickAfter has them looked at if the records have another version, and returns it. Without a roster no record is looked at.
+func (r *rosters) kickAfter(version string) string {
+	if r.isIdle() {
+		return version
+	}
+	now, err := r.engine.Version()
+	if err != nil || now == version {
+		return version
+	}
+	r.kick()
+	return now
+}
+
+func (r *rosters) isIdle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.running) == 0
 }
 
 // members returns the attachments of this host.

@@ -28,6 +28,8 @@ type fakeSharer struct {
 	shares  bool
 	mistake error
 	version string
+	// looked counts looks at whether records have changed.
+	looked int
 	// read counts readings of the records, and learned are the pools that something is known of.
 	read    int
 	learned map[string]time.Time
@@ -49,6 +51,7 @@ func (f *fakeSharer) Members(context.Context) ([]isolation.Member, error) {
 func (f *fakeSharer) Version() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looked++
 	return f.version, nil
 }
 
@@ -109,6 +112,11 @@ func TestRosters(t *testing.T) {
 			do()
 		}
 		require("nothing is isolated", "", "")
+		set(func() {
+			if engine.looked > 0 {
+				t.Errorf("without a roster the records were looked at %d times", engine.looked)
+			}
+		})
 		set(func() { engine.learned["gone"] = time.Now(); engine.shares = true })
 		require("there may be more pools", "a b", "a b gone")
 		set(func() { complete = true })

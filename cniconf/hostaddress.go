@@ -30,16 +30,16 @@ func (n *Network) HostAddresses() []HostAddress {
 		if p.Type == "bridge" {
 			h.Bridge = p.Bridge
 		}
-		for _, h.Address = range n.gatewaysOf(p) {
+		for _, h.Address = range p.gateways(n.Name) {
 			all = append(all, h)
 		}
 	}
 	return all
 }
 
-// gatewaysOf returns the gateways of the subnets of a plugin. A bridge takes the first address where none is configured.
-func (n *Network) gatewaysOf(p Plugin) (all []netip.Prefix) {
-	if pool, ok := n.poolOf(p); ok {
+// gateways returns those of the subnets of the plugin in a network. A bridge takes the first address where none is configured.
+func (p Plugin) gateways(network string) (all []netip.Prefix) {
+	if pool, ok := p.pool(network); ok {
 		for _, r := range pool.Ranges() {
 			if !r.Subnet.IsValid() {
 				continue

@@ -15,7 +15,7 @@ func (n *Network) IPv6() string {
 		if p.Type == "loopback" {
 			return "the plugin loopback, which assigns ::1"
 		}
-		if pool, ok := n.poolOf(p); ok {
+		if pool, ok := p.pool(n.Name); ok {
 			for _, r := range pool.Ranges() {
 				if r.Subnet.Addr().Is6() {
 					return "the range " + r.Subnet.String()

@@ -22,7 +22,7 @@ type takenSubnet struct {
 // taken returns the subnets of networks, and those that the host reaches otherwise than by the links of the new network.
 func taken(others []*Network, routes []netns.OwnRoute, links []string) (all []takenSubnet) {
 	for _, other := range others {
-		for _, subnet := range other.subnets() {
+		for _, subnet := range assignedBy(other) {
 			all = append(all, takenSubnet{subnet, fmt.Sprintf("%s of network %q (%s)", subnet, other.Name, other.Path)})
 		}
 	}
@@ -34,14 +34,10 @@ func taken(others []*Network, routes []netns.OwnRoute, links []string) (all []ta
 	return all
 }
 
-// subnets returns those of the addresses that the network assigns.
-func (n *Network) subnets() (all []netip.Prefix) {
-	for _, pool := range n.Pools() {
-		for _, r := range pool.Ranges() {
-			if r.Subnet.IsValid() {
-				all = append(all, r.Subnet.Masked())
-			}
-		}
+// assignedBy returns the subnets of the addresses that a network assigns.
+func assignedBy(n *Network) (all []netip.Prefix) {
+	for _, subnet := range n.Subnets() {
+		all = append(all, subnet.Masked())
 	}
 	for _, p := range n.Chain() {
 		for _, a := range p.addresses().Addresses {
@@ -63,7 +59,7 @@ func (n *Network) CheckFree(others []*Network, routes []netns.OwnRoute) error {
 			return errdefs.As(errdefs.Refused, fmt.Errorf("bridge %s is that of network %q (%s): choose another one", d.Name, others[i].Name, others[i].Path))
 		}
 	}
-	for _, subnet := range n.subnets() {
+	for _, subnet := range assignedBy(n) {
 		for _, other := range taken(others, routes, links) {
 			if subnet.Overlaps(other.Prefix) {
 				return errdefs.As(errdefs.Refused, fmt.Errorf("subnet %s overlaps %s: choose another one", subnet, other.by))

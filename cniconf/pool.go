@@ -41,17 +41,18 @@ type Pool struct {
 func (n *Network) Pools() []Pool {
 	var pools []Pool
 	for _, p := range n.Chain() {
-		if pool, ok := n.poolOf(p); ok {
+		if pool, ok := p.pool(n.Name); ok {
 			pools = append(pools, pool)
 		}
 	}
 	return pools
 }
 
-func (n *Network) poolOf(p Plugin) (Pool, bool) {
+// pool returns that of the plugin in a network.
+func (p Plugin) pool(network string) (Pool, bool) {
 	switch p.IPAMType {
 	case "host-local":
-		return localPool(p.IPAM, n.Name)
+		return localPool(p.IPAM, network)
 	case "allocnet-ipam":
 		return sharedPool(p.IPAM)
 	}

@@ -39,7 +39,7 @@ func Special(first, last netip.Addr) string {
 // CheckAddresses refuses a network with such addresses. Those on a dummy are for the allocation itself.
 func (n *Network) CheckAddresses() error {
 	for _, p := range n.Chain() {
-		for _, a := range n.assigns(p) {
+		for _, a := range p.assigns(n.Name) {
 			what := Special(a.first, a.last)
 			if what != "" && p.Type != "dummy" {
 				return errdefs.As(errdefs.Refused, fmt.Errorf("%s: %s %s in \"ipam\" of %s: %s addresses reach no allocation: want others, such as those of 10.88.0.0/16 or fd00:88::/64",
@@ -57,9 +57,9 @@ type assigned struct {
 	first, last netip.Addr
 }
 
-// assigns returns what a plugin's IPAM gives to attachments. Mistakes the plugin reports.
-func (n *Network) assigns(p Plugin) (all []assigned) {
-	pool, _ := n.poolOf(p)
+// assigns returns what the plugin's IPAM gives to attachments to a network. Mistakes the plugin reports.
+func (p Plugin) assigns(network string) (all []assigned) {
+	pool, _ := p.pool(network)
 	for _, r := range pool.Ranges() {
 		if r.Subnet.IsValid() {
 			first, last, gateway := r.bounds()

@@ -16,7 +16,7 @@ import (
 // reported as such.
 func (d *Doctor) leases(ctx context.Context, r *Report) {
 	kept := state.LeasesAreKept(d.StateDir)
-	for record, err := range d.Store.ListLeased(ctx) {
+	for record, err := range d.Store.Leases().List(ctx) {
 		if err != nil {
 			continue
 		}

@@ -46,7 +46,7 @@ func TestLeases(t *testing.T) {
 			}
 			lock.Unlock()
 			if test.kept {
-				unlock, err := store.KeepLeases(t.Context())
+				unlock, err := store.Leases().Keep(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}

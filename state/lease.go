@@ -18,12 +18,20 @@ import (
 // leaseMarks is also the directory whose lock the keeper of leases has.
 const leaseMarks = "leases"
 
-// KeepLeases is held while leases of DHCP are extended. The process that has it is the only one, and its end gives it to another one.
-func (s *Store) KeepLeases(ctx context.Context) (unlock func(), err error) {
-	return files.LockDir(ctx, filepath.Join(s.dir, leaseMarks), unix.LOCK_EX)
+// Leases are those of DHCP on record.
+type Leases struct{ store *Store }
+
+// Leases returns those of the allocations.
+func (s *Store) Leases() Leases { return Leases{s} }
+
+func (l Leases) dir() string { return filepath.Join(l.store.dir, leaseMarks) }
+
+// Keep is held while leases are extended. The process that has it is the only one, and its end gives it to another one.
+func (l Leases) Keep(ctx context.Context) (unlock func(), err error) {
+	return files.LockDir(ctx, l.dir(), unix.LOCK_EX)
 }
 
-// LeasesAreKept tells whether a process has the lock of KeepLeases in a state directory. What cannot be examined is not kept.
+// LeasesAreKept tells whether a process has the lock of Leases.Keep in a state directory. What cannot be examined is not kept.
 func LeasesAreKept(dir string) bool {
 	marks, err := os.Open(filepath.Join(dir, leaseMarks))
 	if err != nil {
@@ -33,9 +41,9 @@ func LeasesAreKept(dir string) bool {
 	return unix.Flock(int(marks.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
-// ListLeased is List for the allocations that may have leases of DHCP.
-func (s *Store) ListLeased(ctx context.Context) iter.Seq2[Record, error] {
-	return s.list(ctx, func() ([]string, error) { return marked(filepath.Join(s.dir, leaseMarks)) })
+// List is Store.List for the allocations that may have leases.
+func (l Leases) List(ctx context.Context) iter.Seq2[Record, error] {
+	return l.store.list(ctx, func() ([]string, error) { return marked(l.dir()) })
 }
 
 // markLeases marks the allocation if attachments have leases.

@@ -31,7 +31,7 @@ func TestLeased(t *testing.T) {
 	must(t, killed.markLeases([]Attachment{leased("net1")}))
 	must(t, killed.file.Close())
 	var found []string
-	for r, err := range s.ListLeased(t.Context()) {
+	for r, err := range s.Leases().List(t.Context()) {
 		must(t, err)
 		found = append(found, r.Allocation.ID)
 	}

@@ -174,7 +174,7 @@ func Open(path string) (*Namespace, error) {
 func newNamespace(path string, handle vishns.NsHandle) (n *Namespace, err error) {
 	n = &Namespace{path: path, handle: handle}
 	if n.link, err = netlink.NewHandleAt(handle, unix.NETLINK_ROUTE); err == nil {
-		n.id, err = n.identify()
+		n.id, err = identify(n)
 	}
 	if err != nil {
 		_ = n.Close() // the first error is returned
@@ -308,7 +308,7 @@ func (n *Namespace) Inode() uint64 {
 	return stat.Ino
 }
 
-func (n *Namespace) identify() (string, error) {
+func identify(n *Namespace) (string, error) {
 	boot, err := sysctl.Get("kernel/random/boot_id")
 	if err != nil {
 		return "", err

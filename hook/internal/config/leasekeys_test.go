@@ -41,7 +41,7 @@ func TestLeaseKeys(t *testing.T) {
 	}
 	const isolated = "its interfaces ask a DHCP server for an address"
 	require(false, map[string]string{"identity": "identity of dhcp in n.conflist is read by allocnet alone", "isolated": isolated})
-	unlock, err := store.KeepLeases(t.Context())
+	unlock, err := store.Leases().Keep(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

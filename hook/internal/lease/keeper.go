@@ -80,7 +80,7 @@ func openInside(n kernel.Namespace, iface string, of client.Identity) (s servers
 // Keep extends the leases on record until ctx ends. Of several processes one does.
 func Keep(ctx context.Context, env *operation.Env) {
 	k := newKeeper(env)
-	unlock, err := env.Store.KeepLeases(ctx)
+	unlock, err := env.Store.Leases().Keep(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			env.Config.Logger.Error("leases of DHCP are not extended", "error", err)
@@ -104,7 +104,7 @@ func Keep(ctx context.Context, env *operation.Env) {
 // round begins to extend what is due. The error is that of records that cannot be read: nothing is known of their leases.
 func (k *keeper) round(ctx context.Context) (unread error) {
 	found := map[attachment]bool{}
-	for record, err := range k.env.Store.ListLeased(ctx) {
+	for record, err := range k.env.Store.Leases().List(ctx) {
 		if err != nil {
 			unread = errors.Join(unread, err)
 			continue

@@ -474,7 +474,7 @@ func TestOneKeeper(t *testing.T) {
 	if state.LeasesAreKept(w.dir) || state.LeasesAreKept(w.dir+"/missing") {
 		t.Error("leases are kept by none")
 	}
-	unlock, err := w.env(nil).Store.KeepLeases(t.Context())
+	unlock, err := w.env(nil).Store.Leases().Keep(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -22,7 +23,7 @@ type takenSubnet struct {
 // taken returns the subnets of networks, and those that the host reaches otherwise than by the links of the new network.
 func taken(others []*Network, routes []netns.OwnRoute, links []string) (all []takenSubnet) {
 	for _, other := range others {
-		for _, subnet := range other.subnets() {
+		for _, subnet := range other.assigned() {
 			all = append(all, takenSubnet{subnet, fmt.Sprintf("%s of network %q (%s)", subnet, other.Name, other.Path)})
 		}
 	}
@@ -34,14 +35,10 @@ func taken(others []*Network, routes []netns.OwnRoute, links []string) (all []ta
 	return all
 }
 
-// subnets returns those of the addresses that the network assigns.
-func (n *Network) subnets() (all []netip.Prefix) {
-	for _, pool := range n.Pools() {
-		for _, r := range pool.Ranges() {
-			if r.Subnet.IsValid() {
-				all = append(all, r.Subnet.Masked())
-			}
-		}
+// assigned returns the subnets of the addresses that the network assigns: those of Subnets, and those of static addresses.
+func (n *Network) assigned() (all []netip.Prefix) {
+	for _, subnet := range n.Subnets() {
+		all = append(all, subnet.Masked())
 	}
 	for _, p := range n.Chain() {
 		for _, a := range p.addresses().Addresses {
@@ -63,8 +60,9 @@ func (n *Network) CheckFree(others []*Network, routes []netns.OwnRoute) error {
 			return errdefs.As(errdefs.Refused, fmt.Errorf("bridge %s is that of network %q (%s): choose another one", d.Name, others[i].Name, others[i].Path))
 		}
 	}
-	for _, subnet := range n.subnets() {
-		for _, other := range taken(others, routes, links) {
+	elsewhere := taken(others, routes, links)
+	for _, subnet := range n.assigned() {
+		for _, other := range elsewhere {
 			if subnet.Overlaps(other.Prefix) {
 				return errdefs.As(errdefs.Refused, fmt.Errorf("subnet %s overlaps %s: choose another one", subnet, other.by))
 			}
@@ -84,11 +82,7 @@ func FreeSubnet(others []*Network, routes []netns.OwnRoute) (netip.Prefix, error
 		if !slices.ContainsFunc(all, func(t takenSubnet) bool { return t.Overlaps(subnet) }) {
 			return subnet, nil
 		}
-		next := address.As4()
-		if next[2]++; next[2] == 0 {
-			next[1]++
-		}
-		address = netip.AddrFrom4(next)
+		address = ipam.LastOf(subnet).Next()
 	}
 	return netip.Prefix{}, errdefs.As(errdefs.Refused, errors.New("no subnet of "+choosable.String()+" is free: name one"))
 }

@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -41,19 +40,15 @@ func (e *Egress) UnmarshalJSON(data []byte) error {
 		return e.validate()
 	}
 	var rules []EgressRule
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if decoder.Decode(&rules) != nil {
-		return wrong
-	}
-	if elements, err := (strictjson.Text{Data: data}).Elements(); err != nil || slices.ContainsFunc(elements, hasMistake) {
+	elements, err := (strictjson.Text{Data: data}).Elements()
+	if err != nil || slices.ContainsFunc(elements, hasMistake) || json.Unmarshal(data, &rules) != nil {
 		return wrong
 	}
 	*e = rules
 	return e.validate()
 }
 
-// hasMistake tells whether a rule has a key twice, or in another case.
+// hasMistake tells whether a rule has a key that is unknown, twice, or in another case.
 func hasMistake(rule strictjson.Text) bool {
 	mistakes, err := rule.Check(strictjson.Form{Of: "egressAddress", Into: &EgressRule{}, Exact: true})
 	return err != nil || len(mistakes) > 0

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/strictjson"
@@ -78,25 +77,17 @@ func (e Egress) validate() error {
 // Of returns the addresses of an allocation; none: those of the interfaces that its packets leave by.
 func (e Egress) Of(identity Identity) []netip.Addr {
 	for _, rule := range e {
-		if isFor(rule.Namespaces, identity.Namespace) && isFor(rule.Jobs, identity.Job) {
+		if rule.isFor(identity) {
 			return rule.Addresses
 		}
 	}
 	return nil
 }
 
-// isFor tells whether patterns, if there are any, allow a value. An unknown one is not allowed.
-func isFor(patterns []string, value string) bool {
-	if patterns == nil {
-		return true
-	}
-	for _, pattern := range patterns {
-		if denied, ok := strings.CutPrefix(pattern, "!"); ok && matches(denied, value) {
-			return false
-		}
-	}
-	allowed, limited := allows(patterns)
-	return value != "" && (!limited || slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, value) }))
+// isFor tells whether rules of a network with these patterns would let the allocation attach.
+func (r EgressRule) isFor(identity Identity) bool {
+	rules := Source{Rules: Rules{Namespaces: r.Namespaces, Jobs: r.Jobs}}
+	return Attachment{Rules: rules}.checkIdentity(identity, Source{}) == nil
 }
 
 // Addresses are those of all rules.

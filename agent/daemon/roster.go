@@ -95,10 +95,7 @@ func (r *rosters) run(ctx context.Context) {
 			looked = time.Now()
 			r.update(ctx)
 		}
-		if now, err := r.engine.RecordsVersion(); err == nil && now != version {
-			version = now
-			r.kick()
-		}
+		version = r.kickChanged(version)
 		select {
 		case <-ctx.Done():
 		case <-time.After(recordsPause):
@@ -203,6 +200,23 @@ func (r *rosters) kick() {
 	for _, one := range r.running {
 		one.Kick()
 	}
+}
+
+// kickChanged is kick if the records have another version than this one, and returns theirs. Without rosters they are not looked at: there may
+// be thousands.
+func (r *rosters) kickChanged(version string) string {
+	r.mu.Lock()
+	isIdle := len(r.running) == 0
+	r.mu.Unlock()
+	if isIdle {
+		return version
+	}
+	now, err := r.engine.RecordsVersion()
+	if err != nil || now == version {
+		return version
+	}
+	r.kick()
+	return now
 }
 
 // members returns the attachments of this host.

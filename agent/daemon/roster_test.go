@@ -28,9 +28,9 @@ type fakeSharer struct {
 	shares  bool
 	mistake error
 	version string
-	// read counts readings of the records, and learned are the pools that something is known of.
-	read    int
-	learned map[string]time.Time
+	// read counts readings of the records, looked those of their version, and learned are the pools that something is known of.
+	read, looked int
+	learned      map[string]time.Time
 }
 
 func (f *fakeSharer) SharesMembers() (bool, error) {
@@ -49,6 +49,7 @@ func (f *fakeSharer) Members(context.Context) ([]isolation.Member, error) {
 func (f *fakeSharer) RecordsVersion() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looked++
 	return f.version, nil
 }
 
@@ -109,7 +110,12 @@ func TestRosters(t *testing.T) {
 			do()
 		}
 		require("nothing is isolated", "", "")
-		set(func() { engine.learned["gone"] = time.Now(); engine.shares = true })
+		set(func() {
+			if engine.looked > 0 {
+				t.Errorf("records are looked at %d times, and there is no roster", engine.looked)
+			}
+			engine.learned["gone"], engine.shares = time.Now(), true
+		})
 		require("there may be more pools", "a b", "a b gone")
 		set(func() { complete = true })
 		require("these are all", "a b", "a b")

@@ -15,7 +15,7 @@ import (
 
 // AddDenied fills in what was dropped of attachments. Where nothing is isolated nothing is.
 func AddDenied(ctx context.Context, e *operation.Env, all ...*allocation.Allocation) error {
-	if inForce, err := e.Store.Isolation().InForce(); err != nil || inForce == nil {
+	if inForce, err := (host{&e.Config, e.Store}).inForce(); err != nil || inForce == nil {
 		return err
 	}
 	counts, err := e.Config.Filter.Denied(ctx)

@@ -25,11 +25,7 @@ func AddDenied(ctx context.Context, e *operation.Env, all ...*allocation.Allocat
 	for _, a := range all {
 		for i := range a.Attachments {
 			n := &a.Attachments[i]
-			id := state.ContainerID(a.ID, n.Interface)
-			if n.Primary {
-				id = a.ID
-			}
-			if c, ok := counts[filter.CountedAs(id)]; ok {
+			if c, ok := counts[filter.CountedAs(state.ContainerIDOf(a.ID, n.Interface, n.Primary))]; ok {
 				denied := allocation.Denied(c)
 				n.Denied = &denied
 			}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/leases"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -38,7 +39,7 @@ func leaseDirs(bases []string) []string {
 		entries, _ := os.ReadDir(real)
 		for _, entry := range entries {
 			dir := filepath.Join(real, entry.Name())
-			if _, err := os.Lstat(filepath.Join(dir, "lock")); err == nil {
+			if _, err := os.Lstat(filepath.Join(dir, leases.LockName)); err == nil {
 				dirs = append(dirs, dir)
 			}
 		}
@@ -56,7 +57,7 @@ func scanLeases(dir string, networks []string) (found scanResult) {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		if name == "lock" || strings.HasPrefix(name, "last_reserved_ip.") {
+		if leases.IsNote(name) {
 			continue
 		}
 		path := filepath.Join(dir, name)
@@ -121,7 +122,7 @@ func lockLeases(ctx context.Context, dirs []string) (unlock func(), err error) {
 	defer stop()
 	slices.Sort(dirs) // each process takes them in this order
 	for _, dir := range slices.Compact(dirs) {
-		lock, err := lockFile(ctx, filepath.Join(dir, "lock"))
+		lock, err := lockFile(ctx, filepath.Join(dir, leases.LockName))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

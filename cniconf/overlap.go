@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/netns"
 )
@@ -34,7 +35,7 @@ func taken(others []*Network, routes []netns.OwnRoute, links []string) (all []ta
 	return all
 }
 
-// assignedBy returns the subnets of the addresses that a network assigns.
+// assignedBy returns the subnets of the addresses that the network assigns: those of Subnets, and those of static addresses.
 func assignedBy(n *Network) (all []netip.Prefix) {
 	for _, subnet := range n.Subnets() {
 		all = append(all, subnet.Masked())
@@ -59,8 +60,9 @@ func (n *Network) CheckFree(others []*Network, routes []netns.OwnRoute) error {
 			return errdefs.As(errdefs.Refused, fmt.Errorf("bridge %s is that of network %q (%s): choose another one", d.Name, others[i].Name, others[i].Path))
 		}
 	}
+	elsewhere := taken(others, routes, links)
 	for _, subnet := range assignedBy(n) {
-		for _, other := range taken(others, routes, links) {
+		for _, other := range elsewhere {
 			if subnet.Overlaps(other.Prefix) {
 				return errdefs.As(errdefs.Refused, fmt.Errorf("subnet %s overlaps %s: choose another one", subnet, other.by))
 			}
@@ -80,11 +82,7 @@ func FreeSubnet(others []*Network, routes []netns.OwnRoute) (netip.Prefix, error
 		if !slices.ContainsFunc(all, func(t takenSubnet) bool { return t.Overlaps(subnet) }) {
 			return subnet, nil
 		}
-		next := address.As4()
-		if next[2]++; next[2] == 0 {
-			next[1]++
-		}
-		address = netip.AddrFrom4(next)
+		address = ipam.LastOf(subnet).Next()
 	}
 	return netip.Prefix{}, errdefs.As(errdefs.Refused, errors.New("no subnet of "+choosable.String()+" is free: name one"))
 }

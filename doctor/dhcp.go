@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,10 +26,7 @@ func (d *Doctor) dhcpDaemons(r *Report, networks []network) {
 			if err := json.Unmarshal(p.IPAM, &conf); err != nil { // the plugin reports it
 				continue
 			}
-			path := conf.DaemonSocketPath
-			if path == "" {
-				path = dhcpSocket
-			}
+			path := cmp.Or(conf.DaemonSocketPath, dhcpSocket)
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 				r.addError(n.Path, fmt.Sprintf("network %q needs the dhcp daemon: its socket %s is missing%s", n.Name, path, d.why(n)),
 					"systemctl enable --now allocnet.service, whose agent asks for leases itself, or systemctl enable --now allocnet-cni-dhcp.socket")

@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/nomad"
 	"github.com/allocnet/allocnet/state"
@@ -108,7 +109,7 @@ func (d *Doctor) Examine(ctx context.Context) *Report {
 
 // asRoot examines what other users cannot read.
 func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
-	backends(ctx, r, hasNFTables)
+	backends(ctx, r, netfilter.HasNFTables)
 	d.leaks(ctx, r)
 	pools(r, networks)
 	d.records(ctx, r, networks)

@@ -26,13 +26,7 @@ func (d *Doctor) isolatedBeside(r *Report, networks []network, f *forwarding.Fac
 		if err != nil || n.by == "" || !p.Isolates() && len(rules.Egress) == 0 {
 			continue
 		}
-		seen := map[netip.Prefix]bool{}
-		for _, a := range n.ranges() {
-			subnet := a.Subnet.Masked()
-			if seen[subnet] {
-				continue
-			}
-			seen[subnet] = true
+		for _, subnet := range n.maskedSubnets() {
 			for _, o := range n.beside(p.Rules, rules, f, subnet) {
 				found.add(n.Name, o)
 			}

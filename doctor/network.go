@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -122,6 +123,16 @@ func (n network) ranges() []cniconf.AddressRange {
 	var all []cniconf.AddressRange
 	for _, p := range n.pools {
 		all = append(all, p.Ranges()...)
+	}
+	return all
+}
+
+// maskedSubnets are those of its ranges as routes have them, each once.
+func (n network) maskedSubnets() (all []netip.Prefix) {
+	for _, a := range n.ranges() {
+		if subnet := a.Subnet.Masked(); !slices.Contains(all, subnet) {
+			all = append(all, subnet)
+		}
 	}
 	return all
 }

@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -38,13 +37,7 @@ func outward(r *Report, networks []network, f *forwarding.Facts) {
 			continue
 		}
 		l := forwarding.Local{By: n.by, Publishes: slices.Contains(n.PluginTypes(), "portmap"), HasFirewall: slices.Contains(n.PluginTypes(), "firewall"), IPTables: kind, WithoutIPTables: missing != nil}
-		seen := map[netip.Prefix]bool{}
-		for _, a := range n.ranges() {
-			if seen[a.Subnet] {
-				continue
-			}
-			seen[a.Subnet] = true
-			l.Subnet = a.Subnet.Masked()
+		for _, l.Subnet = range n.maskedSubnets() {
 			for _, o := range f.Outward(l) {
 				found.add(n.Name, o)
 			}

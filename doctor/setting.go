@@ -114,14 +114,3 @@ func backends(ctx context.Context, r *Report, hasNFTables func(context.Context) 
 		r.addWarning("iptables", "is not installed: without nftables, portmap, firewall and ipMasq need it", "apt-get install iptables")
 	}
 }
-
-// hasNFTables tells whether the kernel has nftables, of which networks that are executed in process need no program.
-func hasNFTables(ctx context.Context) bool {
-	socket, err := netfilter.Dial(ctx)
-	if err != nil {
-		return false
-	}
-	defer socket.Close() //nolint:errcheck // read only
-	_, err = socket.Generation()
-	return err == nil
-}

@@ -12,6 +12,16 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
+// natBy writes the network of nat, whose ports a backend maps, and has the test begin with the rules of that.
+func (h *host) natBy(backend string) {
+	h.t.Helper()
+	h.nat("")
+	path := h.conf + "/15-nat.conflist"
+	sandbox.WriteFile(h.t, path, strings.Replace(read(h.t, path), `"type": "portmap"`, fmt.Sprintf(`"type": "portmap", "backend": %q`, backend), 1))
+	sandbox.Warm(h.t, h.conf)
+	h.before = sandbox.Snapshot(h.t)
+}
+
 // TestRangeOfHostPorts: a range is published as a whole, by few rules in process and by one for each port with plugins, is in use as a
 // whole, and leaves nothing behind, also if nothing but forced cleanup removes it.
 func TestRangeOfHostPorts(t *testing.T) {
@@ -20,11 +30,7 @@ func TestRangeOfHostPorts(t *testing.T) {
 			t.Run(backend+" "+executor, func(t *testing.T) {
 				t.Setenv("ALLOCNET_EXECUTOR", executor)
 				h := newHost(t)
-				h.nat("")
-				path := h.conf + "/15-nat.conflist"
-				sandbox.WriteFile(t, path, strings.Replace(read(t, path), `"type": "portmap"`, fmt.Sprintf(`"type": "portmap", "backend": %q`, backend), 1))
-				sandbox.Warm(t, h.conf)
-				h.before = sandbox.Snapshot(t)
+				h.natBy(backend)
 				choose := func(ports string) string {
 					return fmt.Sprintf(`[{"name": "nat", "portMappings": [{"hostPort": %s}]}]`, ports)
 				}
@@ -67,11 +73,7 @@ func TestRangeIsForgotten(t *testing.T) {
 	for _, backend := range []string{"iptables", "nftables"} {
 		t.Run(backend, func(t *testing.T) {
 			h := newHost(t)
-			h.nat("")
-			path := h.conf + "/15-nat.conflist"
-			sandbox.WriteFile(t, path, strings.Replace(read(t, path), `"type": "portmap"`, fmt.Sprintf(`"type": "portmap", "backend": %q`, backend), 1))
-			sandbox.Warm(t, h.conf)
-			h.before = sandbox.Snapshot(t)
+			h.natBy(backend)
 			h.attach("lost", "--networks", `[{"name": "nat", "portMappings": [{"hostPort": "4700-4719", "protocol": "udp"}]}]`)
 			h.loseRecords("lost")
 			h.loseCache("lost")

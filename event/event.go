@@ -147,6 +147,10 @@ func (f Filter) selects(e Event) bool {
 	if f.Network != "" && !slices.Contains(e.Networks, f.Network) {
 		return false
 	}
-	return f.Allocation == "" || e.Allocation == f.Allocation ||
-		state.IsNomadID(e.Allocation) && strings.HasPrefix(e.Allocation, f.Allocation)
+	return f.SelectsAllocation(e.Allocation)
+}
+
+// SelectsAllocation tells whether what is of an allocation is selected, if the rest of the filter does.
+func (f Filter) SelectsAllocation(id string) bool {
+	return f.Allocation == "" || id == f.Allocation || state.IsNomadID(id) && strings.HasPrefix(id, f.Allocation)
 }

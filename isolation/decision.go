@@ -23,7 +23,7 @@ type Decision struct {
 // Decide tells what becomes of a flow between ends of which the members are known. The filter of the kernel does the same by
 // other means.
 func Decide(r Rules, members []Member, f Flow) Decision {
-	q := question{r, f, f.From.member(members), f.To.member(members)}
+	q := question{r, f, f.From.Member(members), f.To.Member(members)}
 	for _, ask := range []func() (Decision, bool){q.isAllowed, q.isLimited, q.isPublished, q.isFromHost, q.isApart, q.isStrict, q.isFromElsewhere} {
 		if d, decided := ask(); decided {
 			return d

@@ -32,8 +32,8 @@ type End struct {
 // EndOf is the end that an attachment is with one of its addresses.
 func EndOf(m Member, a netip.Addr) End { return End{Address: a, Link: m.Link} }
 
-// member returns the attachment that an end is; nil if it is none.
-func (e End) member(members []Member) *Member {
+// Member returns the attachment that an end is; nil if it is none.
+func (e End) Member(members []Member) *Member {
 	at := slices.IndexFunc(members, func(m Member) bool { return m.Link == e.Link && slices.Contains(m.Addresses, e.Address) })
 	if e.Host || at < 0 {
 		return nil

@@ -45,30 +45,12 @@ type Text struct {
 }
 
 // Read reads the text of the rules of a host. The error is that of Load, but for mistakes.
-func Read(file string) (Text, error) { return recent.read(file) }
+func Read(file string) (Text, error) {
+	return recent.Read(func() string { return files.Identity(file) }, func() (Text, error) { return read(file) })
+}
 
 // recent is the file that was read last: each attach asks for it several times, and seldom has it changed.
-var recent lastRead
-
-type lastRead struct {
-	mu             sync.Mutex
-	file, identity string
-	text           Text
-}
-
-func (l *lastRead) read(file string) (Text, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	identity := files.Identity(file)
-	if identity != "" && l.file == file && l.identity == identity {
-		return l.text, nil
-	}
-	text, err := read(file)
-	if err == nil && files.Identity(file) == identity {
-		l.file, l.identity, l.text = file, identity, text
-	}
-	return text, err
-}
+var recent files.Kept[Text]
 
 func read(file string) (Text, error) {
 	text, err := files.Read(file)

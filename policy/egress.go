@@ -4,12 +4,10 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/strictjson"
@@ -41,19 +39,15 @@ func (e *Egress) UnmarshalJSON(data []byte) error {
 		return e.validate()
 	}
 	var rules []EgressRule
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if decoder.Decode(&rules) != nil {
-		return wrong
-	}
-	if elements, err := (strictjson.Text{Data: data}).Elements(); err != nil || slices.ContainsFunc(elements, hasMistake) {
+	elements, err := (strictjson.Text{Data: data}).Elements()
+	if err != nil || slices.ContainsFunc(elements, hasMistake) || json.Unmarshal(data, &rules) != nil {
 		return wrong
 	}
 	*e = rules
 	return e.validate()
 }
 
-// hasMistake tells whether a rule has a key twice, or in another case.
+// hasMistake tells whether a rule has a key that is unknown, twice, or in another case.
 func hasMistake(rule strictjson.Text) bool {
 	mistakes, err := rule.Check(strictjson.Form{Of: "egressAddress", Into: &EgressRule{}, Exact: true})
 	return err != nil || len(mistakes) > 0
@@ -83,25 +77,17 @@ func (e Egress) validate() error {
 // Of returns the addresses of an allocation; none: those of the interfaces that its packets leave by.
 func (e Egress) Of(identity Identity) []netip.Addr {
 	for _, rule := range e {
-		if isFor(rule.Namespaces, identity.Namespace) && isFor(rule.Jobs, identity.Job) {
+		if rule.isFor(identity) {
 			return rule.Addresses
 		}
 	}
 	return nil
 }
 
-// isFor tells whether patterns, if there are any, allow a value. An unknown one is not allowed.
-func isFor(patterns []string, value string) bool {
-	if patterns == nil {
-		return true
-	}
-	for _, pattern := range patterns {
-		if denied, ok := strings.CutPrefix(pattern, "!"); ok && matches(denied, value) {
-			return false
-		}
-	}
-	allowed, limited := allows(patterns)
-	return value != "" && (!limited || slices.ContainsFunc(allowed, func(pattern string) bool { return matches(pattern, value) }))
+// isFor tells whether rules of a network with these patterns would let the allocation attach.
+func (r EgressRule) isFor(identity Identity) bool {
+	rules := Source{Rules: Rules{Namespaces: r.Namespaces, Jobs: r.Jobs}}
+	return Attachment{Rules: rules}.checkIdentity(identity, Source{}) == nil
 }
 
 // Addresses are those of all rules.

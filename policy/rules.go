@@ -6,6 +6,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -119,20 +120,10 @@ func (s Source) validate() error {
 	if err := validatePatterns(map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs}); err != nil {
 		return fmt.Errorf("policy in %s: %w", s.File, err)
 	}
-	if s.Routing != "" && s.Routing != SourceRouting {
-		return fmt.Errorf("policy in %s: routing %q: want %q, or omit it", s.File, s.Routing, SourceRouting)
-	}
-	if s.IPv6 != "" && s.IPv6 != IPv6Off && s.IPv6 != IPv6LinkLocal {
-		return fmt.Errorf("policy in %s: ipv6 %q: want %q or %q, or omit it", s.File, s.IPv6, IPv6Off, IPv6LinkLocal)
-	}
-	if s.MTUFrom != "" && s.MTUFrom != MTUFromUplink {
-		return fmt.Errorf("policy in %s: mtuFrom %q: want %q, or omit it", s.File, s.MTUFrom, MTUFromUplink)
-	}
-	if s.Publish != "" && s.Publish != PublishBoth {
-		return fmt.Errorf("policy in %s: publish %q: want %q, or omit it", s.File, s.Publish, PublishBoth)
-	}
-	if s.ARP != "" && s.ARP != ARPStrict {
-		return fmt.Errorf("policy in %s: arp %q: want %q, or omit it", s.File, s.ARP, ARPStrict)
+	for _, o := range s.options() {
+		if o.value != "" && !slices.Contains(o.words, o.value) {
+			return fmt.Errorf("policy in %s: %s %q: want \"%s\", or omit it", s.File, o.key, o.value, strings.Join(o.words, `" or "`))
+		}
 	}
 	switch s.Isolation {
 	case "", isolation.None, isolation.Network, isolation.Strict:
@@ -146,6 +137,19 @@ func (s Source) validate() error {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
 	}
 	return nil
+}
+
+// option is a key for networks only with its value: empty, or one of some words.
+type option struct {
+	key, value string
+	words      []string
+}
+
+func (r Rules) options() []option {
+	return []option{
+		{"ipv6", r.IPv6, []string{IPv6Off, IPv6LinkLocal}}, {"arp", r.ARP, []string{ARPStrict}}, {"routing", r.Routing, []string{SourceRouting}},
+		{"mtuFrom", r.MTUFrom, []string{MTUFromUplink}}, {"publish", r.Publish, []string{PublishBoth}},
+	}
 }
 
 func validatePatterns(lists map[string][]string) error {

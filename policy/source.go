@@ -42,19 +42,30 @@ func Load(file string) (Source, error) {
 	if err != nil {
 		return s, err
 	}
-	for _, option := range []struct {
+	if text := s.ofNetworks(); text != "" {
+		return s, refuse(fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, text))
+	}
+	return s, nil
+}
+
+// ofNetworks returns a key that is for networks only, with its value; empty if there is none.
+func (r Rules) ofNetworks() string {
+	for _, key := range []struct {
 		text string
 		set  bool
 	}{
-		{"hostRange true", s.HostRange}, {"acceptRA true", s.AcceptRA}, {fmt.Sprintf("ipv6 %q", s.IPv6), s.IPv6 != ""}, {fmt.Sprintf("arp %q", s.ARP), s.ARP != ""}, {fmt.Sprintf("routing %q", s.Routing), s.Routing != ""},
-		{fmt.Sprintf("executor %q", s.Executor), s.Executor != ""}, {fmt.Sprintf("isolation %q", s.Isolation), s.Isolation != ""}, {"antispoof", s.Antispoof != nil}, {"fromHost", s.FromHost != nil}, {"egressAddress", s.EgressAddress != nil},
-		{fmt.Sprintf("mtuFrom %q", s.MTUFrom), s.MTUFrom != ""}, {fmt.Sprintf("publish %q", s.Publish), s.Publish != ""},
+		{"hostRange true", r.HostRange}, {"acceptRA true", r.AcceptRA}, {"antispoof", r.Antispoof != nil}, {"fromHost", r.FromHost != nil}, {"egressAddress", r.EgressAddress != nil},
 	} {
-		if option.set {
-			return s, refuse(fmt.Errorf("policy in %s: %s: want it in the conflist of a network", file, option.text))
+		if key.set {
+			return key.text
 		}
 	}
-	return s, nil
+	for _, o := range append(r.options(), option{key: "executor", value: r.Executor}, option{key: "isolation", value: string(r.Isolation)}) {
+		if o.value != "" {
+			return fmt.Sprintf("%s %q", o.key, o.value)
+		}
+	}
+	return ""
 }
 
 func refuse(err error) error { return errdefs.As(errdefs.Refused, err) }

@@ -34,6 +34,14 @@ func ContainerID(allocation, iface string) string {
 	return b.String()
 }
 
+// ContainerIDOf returns the CNI container ID of an attachment.
+func ContainerIDOf(allocation, iface string, primary bool) string {
+	if primary {
+		return allocation
+	}
+	return ContainerID(allocation, iface)
+}
+
 // AllocationOf returns the allocation of a container ID: only objects on
 // the host may be left of it. An ID of another form is the
 // allocation's own.

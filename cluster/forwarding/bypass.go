@@ -130,11 +130,7 @@ func untrackedBy(isIPv6 bool, listing string, subnet netip.Prefix, by string) st
 
 // untracking returns the rule of a chain that may take what comes from a network, or what comes to it, from connection tracking; empty: none.
 func (s *ruleset) untracking(chain string, subnet netip.Prefix, by string) string {
-	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if subnet.Addr().Is6() {
-		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	inside, outside := side{prefix: subnet}, side{all, subnet}
+	inside, outside := sidesOf(subnet)
 	for _, p := range []*packet{
 		{source: inside, destination: outside, from: by}, {source: outside, destination: inside},
 	} {

@@ -81,8 +81,6 @@ func (s *ruleset) follows(chain string, p *packet, fate *Fate) {
 	}
 }
 
-func (f Flow) isIPv6() bool { return f.To.Is6() || f.From.Is6() }
-
 func (f Flow) packet() *packet {
 	p := &packet{
 		source: f.side(f.From), destination: f.side(f.To), from: f.FromLink, to: []string{f.ToLink},
@@ -99,13 +97,10 @@ func (f Flow) packet() *packet {
 
 // side is an address, or any if that is not known.
 func (f Flow) side(a netip.Addr) side {
-	switch {
-	case a.IsValid():
+	if a.IsValid() {
 		return side{prefix: netip.PrefixFrom(a, a.BitLen())}
-	case f.isIPv6():
-		return side{prefix: netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 	}
-	return side{prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
+	return side{prefix: everything(f.To.Is6() || f.From.Is6())}
 }
 
 // isFiltered tells whether a bridge gives what it forwards to the rules of IP.

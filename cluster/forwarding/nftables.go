@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/allocnet/allocnet/isolation"
 )
 
 // listing is the JSON of nft (libnftables-json(5)).
@@ -44,14 +46,11 @@ type table struct{ family, name string }
 
 const bridgeFamily = "bridge"
 
-// isolationTable is that of package isolation, which tells more itself.
-const isolationTable = "allocnet-isolation"
-
 // isBase tells whether a chain is one that packets enter, and can be dropped in.
 func (c *nftChain) isBase() bool { return c.Hook != "" && c.Type != "nat" }
 
-// tablesWith returns the tables with chains of hooks, but for those of isolation. Those of iptables are left out in the families for which its
-// programs list them.
+// tablesWith returns the tables with chains of hooks, but for those of isolation, which tells more itself. Those of iptables are left out in
+// the families for which its programs list them.
 func tablesWith(chains []byte, hooks []string, listed map[string]bool) ([]table, error) {
 	var l listing
 	if err := json.Unmarshal(chains, &l); err != nil {
@@ -64,7 +63,7 @@ func tablesWith(chains []byte, hooks []string, listed map[string]bool) ([]table,
 		}
 		t := table{o.Chain.Family, o.Chain.Table}
 		isIPTables := listed[t.family] && slices.Contains([]string{"filter", "raw", "mangle"}, t.name)
-		if slices.Contains([]string{"ip", "ip6", "inet", bridgeFamily}, t.family) && t.name != isolationTable && !isIPTables && !slices.Contains(all, t) {
+		if slices.Contains([]string{"ip", "ip6", "inet", bridgeFamily}, t.family) && t.name != isolation.Table && !isIPTables && !slices.Contains(all, t) {
 			all = append(all, t)
 		}
 	}

@@ -29,11 +29,7 @@ type Local struct {
 // or is about a part, may accept it: then nothing is known, and nothing is said. What drops several subnets is the same problem
 // in the same words.
 func (f *Facts) Outward(n Local) []Obstacle {
-	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if n.Subnet.Addr().Is6() {
-		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	inside, outside := side{prefix: n.Subnet}, side{all, n.Subnet}
+	inside, outside := sidesOf(n.Subnet)
 	by := n.By
 	if slices.Contains(f.inVRF, by) {
 		by = "" // for filters, they come from the VRF
@@ -69,6 +65,19 @@ func (f *Facts) Outward(n Local) []Obstacle {
 		})
 	}
 	return found
+}
+
+// sidesOf are the side of a network, and that of all other addresses.
+func sidesOf(subnet netip.Prefix) (inside, outside side) {
+	return side{prefix: subnet}, side{everything(subnet.Addr().Is6()), subnet}
+}
+
+// everything is all addresses of a family.
+func everything(isIPv6 bool) netip.Prefix {
+	if isIPv6 {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
 // drops is whether a chain drops a packet for certain, and what of it does.

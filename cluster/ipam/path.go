@@ -17,17 +17,17 @@ const Prefix = "allocnet/ipam/1/"
 // nodesName has the entries of instances. No pool has the name.
 const nodesName = "nodes"
 
-// PoolPath is where the configuration of a pool is.
-func PoolPath(pool string) string { return Prefix + pool + "/pool" }
-
-// BlocksPrefix is what the paths of a pool's blocks begin with.
-func BlocksPrefix(pool string) string { return Prefix + pool + "/b/" }
-
-// AddressesPrefix is what the paths of a pool's reserved addresses begin with.
-func AddressesPrefix(pool string) string { return Prefix + pool + "/a/" }
-
 // PoolPrefix is what all paths of a pool begin with.
 func PoolPrefix(pool string) string { return Prefix + pool + "/" }
+
+// PoolPath is where the configuration of a pool is.
+func PoolPath(pool string) string { return PoolPrefix(pool) + "pool" }
+
+// BlocksPrefix is what the paths of a pool's blocks begin with.
+func BlocksPrefix(pool string) string { return PoolPrefix(pool) + "b/" }
+
+// AddressesPrefix is what the paths of a pool's reserved addresses begin with.
+func AddressesPrefix(pool string) string { return PoolPrefix(pool) + "a/" }
 
 // MembersPath is the entry that says which attachments have the addresses of a piece.
 func MembersPath(pool string, piece netip.Prefix) string {

@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +43,7 @@ characters of an ID are enough if no other ID begins with them.`,
 			case 0:
 				return recordedIDs(s, cmd, args, word)
 			case 1:
-				return allInterfaces(s, cmd, args[0])
+				return interfacesOf(s, cmd, args[0], true)
 			}
 			return nil
 		}),
@@ -99,7 +97,7 @@ func (c *capturing) run(cmd *cobra.Command, s *cli.Settings, args []string) erro
 
 // openSource opens an interface of a namespace; all if it is empty.
 func openSource(ns *netns.Namespace, id, iface string) (source *capture.Source, err error) {
-	err = ns.Do(func() error {
+	err = ns.Do(func() (err error) {
 		index := 0
 		if iface != "" {
 			link, err := net.InterfaceByName(iface)
@@ -108,7 +106,6 @@ func openSource(ns *netns.Namespace, id, iface string) (source *capture.Source, 
 			}
 			index = link.Index
 		}
-		var err error
 		source, err = capture.Open(index)
 		return err
 	})
@@ -163,23 +160,4 @@ func nameOf(ns *netns.Namespace, index int) string {
 		return err
 	})
 	return name
-}
-
-// allInterfaces completes the interfaces of an allocation, with its primary's.
-func allInterfaces(s *cli.Settings, cmd *cobra.Command, id string) (names []string) {
-	engine, err := s.Reader(io.Discard)
-	if err != nil {
-		return nil
-	}
-	if id, err = engine.Resolve(id); err != nil {
-		return nil
-	}
-	a, err := engine.Status(cmd.Context(), id)
-	if err != nil {
-		return nil
-	}
-	for _, n := range a.Attachments {
-		names = append(names, n.Interface)
-	}
-	return slices.Clip(names)
 }

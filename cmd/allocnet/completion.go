@@ -79,26 +79,29 @@ func identities(of func(*hook.Allocation) string) cli.Complete {
 	}
 }
 
-// interfaces returns those of the allocation that the first argument selects.
+// interfaces returns those of the allocation that the first argument selects, without that of its primary.
 func interfaces(s *cli.Settings, cmd *cobra.Command, args []string, _ string) []string {
 	if len(args) == 0 {
 		return nil
 	}
+	return interfacesOf(s, cmd, args[0], false)
+}
+
+// interfacesOf returns those of an allocation.
+func interfacesOf(s *cli.Settings, cmd *cobra.Command, id string, withPrimary bool) (names []string) {
 	engine, err := s.Reader(io.Discard)
 	if err != nil {
 		return nil
 	}
-	id, err := engine.Resolve(args[0])
-	if err != nil {
+	if id, err = engine.Resolve(id); err != nil {
 		return nil
 	}
 	a, err := engine.Status(cmd.Context(), id)
 	if err != nil {
 		return nil
 	}
-	var names []string
 	for _, n := range a.Attachments {
-		if !n.Primary {
+		if withPrimary || !n.Primary {
 			names = append(names, n.Interface)
 		}
 	}

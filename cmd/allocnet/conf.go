@@ -276,7 +276,6 @@ func warnOfExposed(stderr io.Writer, s *cli.Settings, offered *cniconf.Catalog) 
 	return err
 }
 
-// network.Exposed looks with the rules of this host.
 func (g *generation) explain(w io.Writer, offered *cniconf.Catalog, primary string) error {
 	var others []string
 	for _, n := range offered.Networks {

@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
-	"github.com/allocnet/allocnet/state"
 )
 
 // runDenied prints the flows that isolation denied last.
@@ -38,8 +36,7 @@ func (f *eventsFlags) runDenied(cmd *cobra.Command, s *cli.Settings) error {
 // selects tells whether one of the ends of a flow is selected, and the flow is not older than what is selected.
 func (f *eventsFlags) selects(d api.DeniedFlow) bool {
 	return !d.Last.Before(f.Since) && slices.ContainsFunc([]api.FlowEnd{d.From, d.To}, func(e api.FlowEnd) bool {
-		isOf := f.Allocation == "" || e.Allocation == f.Allocation || state.IsNomadID(e.Allocation) && strings.HasPrefix(e.Allocation, f.Allocation)
-		return isOf && (f.Network == "" || e.Network == f.Network)
+		return f.SelectsAllocation(e.Allocation) && (f.Network == "" || e.Network == f.Network)
 	})
 }
 

@@ -118,17 +118,22 @@ const (
 
 // Due returns when the next attempt is due, after one at a time since boot; 0: there was none. A lease that does not end is never due.
 func (l Lease) Due(tried time.Duration) time.Duration {
-	next := map[Stage]time.Duration{Bound: time.Duration(l.Clock + l.Renewal), Renewing: time.Duration(l.Clock + l.Rebinding), Rebinding: time.Duration(l.Clock + l.Lifetime)}
-	stage := l.Stage(tried)
-	switch {
-	case l.Lifetime >= Span(forever) && !l.Lost:
+	if l.Lifetime >= Span(forever) && !l.Lost {
 		return forever
-	case stage == Ended:
-		return tried + endedPause
-	case stage == Bound:
-		return next[Bound]
 	}
-	return min(next[stage], tried+max(leastPause, (next[stage]-tried)/2))
+	end := l.Clock // of the stage
+	switch l.Stage(tried) {
+	case Ended:
+		return tried + endedPause
+	case Bound:
+		return time.Duration(l.Clock + l.Renewal)
+	case Renewing:
+		end += l.Rebinding
+	case Rebinding:
+		end += l.Lifetime
+	}
+	next := time.Duration(end)
+	return min(next, tried+max(leastPause, (next-tried)/2))
 }
 
 // SameAs tells whether two leases give the same.

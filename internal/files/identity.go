@@ -13,7 +13,7 @@ import (
 // leastAge is more than clocks of filesystems differ from each other, and from one tick to the next.
 const leastAge = 2 * time.Second
 
-// Identity tells the content of a file, or of one that a link leads to, from others that it has had. It is empty for one that was changed just
+// Identity tells the content of a file, or of one that a link leads to, from others that it has had, and from other paths. It is empty for one that was changed just
 // now, whose next change could not be told from that, and where there is none.
 func Identity(path string) string {
 	info, err := os.Stat(path)
@@ -24,5 +24,5 @@ func Identity(path string) string {
 	if !ok || time.Since(time.Unix(is.Ctim.Unix())) < leastAge {
 		return ""
 	}
-	return fmt.Sprint(is.Dev, is.Ino, is.Size, is.Mtim, is.Ctim)
+	return fmt.Sprint(path, is.Dev, is.Ino, is.Size, is.Mtim, is.Ctim)
 }

@@ -24,9 +24,15 @@ import (
 // defaultDir is where host-local keeps its networks unless "dataDir" says otherwise.
 const defaultDir = "/var/lib/cni/networks"
 
-// lastReserved begins the names of the files that have the address reserved last in a set
-// of ranges.
-const lastReserved = "last_reserved_ip."
+// LockName is the file of a network's directory whose lock is that of its leases. lastReserved begins the names of the files
+// that have the address reserved last in a set of ranges.
+const (
+	LockName     = "lock"
+	lastReserved = "last_reserved_ip."
+)
+
+// IsNote tells whether a file of a network's directory is one that is there beside leases.
+func IsNote(name string) bool { return name == LockName || strings.HasPrefix(name, lastReserved) }
 
 // Store is host-local's directory of one network: a file for each lease, which is named
 // after the address and holds its owner. It has the files, the lock and the results of the
@@ -50,7 +56,7 @@ func Open(ctx context.Context, dataDir, network string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	lock, err := files.Open(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o750)
+	lock, err := files.Open(filepath.Join(dir, LockName), os.O_CREATE|os.O_RDONLY, 0o750)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +254,7 @@ func (s *Store) readAll() {
 			s.index.partial = true
 		case entry.IsDir():
 			s.index.partial = s.index.partial || path != s.dir // its own changes do not show in s.dir
-		case name != "lock" && !strings.HasPrefix(name, lastReserved):
+		case !IsNote(name):
 			s.read(name)
 		}
 		return nil // as the plugin, which skips what it cannot read

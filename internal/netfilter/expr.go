@@ -103,18 +103,16 @@ func PortRangeMatch(protocol byte, first, last uint16) []expr.Any {
 }
 
 // DNATAddress translates the address of the destination, and leaves the port.
-func DNATAddress(ip net.IP) []expr.Any {
-	return []expr.Any{
-		&expr.Immediate{Register: Register, Data: IPBytes(ip)},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(numbers[FamilyOf(ip)]), RegAddrMin: Register},
-	}
-}
+func DNATAddress(ip net.IP) []expr.Any { return translateAddress(expr.NATTypeDestNAT, ip) }
 
 // SNAT translates the address of the source, and leaves the port if no other flow has it.
-func SNAT(ip net.IP) []expr.Any {
-	translation := DNATAddress(ip)
-	translation[1].(*expr.NAT).Type = expr.NATTypeSourceNAT
-	return translation
+func SNAT(ip net.IP) []expr.Any { return translateAddress(expr.NATTypeSourceNAT, ip) }
+
+func translateAddress(kind expr.NATType, ip net.IP) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: Register, Data: IPBytes(ip)},
+		&expr.NAT{Type: kind, Family: uint32(numbers[FamilyOf(ip)]), RegAddrMin: Register},
+	}
 }
 
 // DNAT translates the destination.

@@ -269,6 +269,17 @@ func (s *Socket) receivePart(buffer []byte) ([]syscall.NetlinkMessage, error) {
 	return syscall.ParseNetlinkMessage(bytes.Clone(buffer[:n]))
 }
 
+// HasNFTables tells whether the kernel has nftables. No program is needed for that.
+func HasNFTables(ctx context.Context) bool {
+	s, err := Dial(ctx)
+	if err != nil {
+		return false
+	}
+	defer s.Close() //nolint:errcheck // read only
+	_, err = s.Generation()
+	return err == nil
+}
+
 // Generation returns the number of the last change of nftables.
 func (s *Socket) Generation() (uint32, error) {
 	replies, err := s.Execute(message(unix.NFT_MSG_GETGEN, 0, "", nil))

@@ -46,14 +46,10 @@ func (f Kernel) Change(ctx context.Context, rules isolation.Rules, before, now [
 }
 
 func (r *ruleset) elementsOfAll(members []Member) (all []placed) {
-	kinds := map[string]*kind{}
+	found := kinds{}
 	for i := range members {
 		m := &members[i]
-		key := string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
-		if kinds[key] == nil {
-			kinds[key] = r.kindOf(&m.Member)
-		}
-		all = append(all, r.elementsOf(m, kinds[key], nil)...)
+		all = append(all, r.elementsOf(m, found.of(r, &m.Member), nil)...)
 	}
 	return all
 }
@@ -66,8 +62,7 @@ func differing(before, now []placed) (gone, made []placed) {
 	}
 	for _, p := range now {
 		key := p.set + " " + identity(p.Element)
-		old, ok := stays[key]
-		if ok && old.Verdict == p.Verdict && old.Chain == p.Chain && old.Comment == p.Comment {
+		if old, ok := stays[key]; ok && !differs(old.Element, p.Element) {
 			delete(stays, key)
 			continue
 		}

@@ -45,23 +45,20 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 	if there != nil {
 		in.setsOf(there.selectorSets())
 	}
-	kinds := map[string]*kind{}
+	found := kinds{}
 	for i := range s.Members {
 		m := &s.Members[i]
-		key := string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
-		k := kinds[key]
-		if k == nil {
-			k = r.kindOf(&m.Member)
-			kinds[key] = k
-			in.setsOf(k.sets)
-		}
+		k := found.of(r, &m.Member)
 		if m.Level == isolation.Network {
 			in.networkChain(m.Network)
 		}
 		h.bridges[m.Bridge] = h.bridges[m.Bridge] || m.isApart(k)
 		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k, ofBridges[m.Bridge])...)
 	}
-	for _, k := range kinds { // all sets of selectors are there
+	for _, k := range found {
+		in.setsOf(k.sets)
+	}
+	for _, k := range found { // all sets of selectors are there
 		if len(k.allow) > 0 {
 			in.allowChain(r, k.allow)
 		}

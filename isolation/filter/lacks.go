@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -89,14 +88,9 @@ func (h *host) lackingProxies(lacks map[string][]string) error {
 		if !isRoutedThere {
 			continue
 		}
-		found, err := answered(bridgeName)
+		has, err := answered(bridgeName)
 		if err != nil {
 			return err
-		}
-		has := map[netip.Addr]bool{}
-		for _, n := range found {
-			a, _ := netip.AddrFromSlice(n.IP)
-			has[a] = true
 		}
 		isOn := isRouted(bridgeName)
 		for i := range h.members {
@@ -108,7 +102,7 @@ func (h *host) lackingProxies(lacks map[string][]string) error {
 				lacks[m.ID] = append(lacks[m.ID], "proxy_arp_pvlan of "+bridgeName)
 			}
 			for _, a := range m.Addresses {
-				if a.Unmap().Is6() && !has[a] {
+				if a.Unmap().Is6() && has[a] == nil {
 					lacks[m.ID] = append(lacks[m.ID], fmt.Sprintf("proxy of %s on %s", a, bridgeName))
 				}
 			}

@@ -82,7 +82,12 @@ func (l *listing) lacksChain(c *netfilter.Chain) bool {
 // lacksElement tells whether an element is missing, or has another verdict, value or comment.
 func (l *listing) lacksElement(set string, e netfilter.Element) bool {
 	found, ok := l.sets[set][identity(e)]
-	return !ok || found.Verdict != e.Verdict || found.Chain != e.Chain || !bytes.Equal(found.Data, e.Data) || found.Comment != e.Comment
+	return !ok || differs(found, e)
+}
+
+// differs tells whether one element of a set is not as another one with its key.
+func differs(a, b netfilter.Element) bool {
+	return a.Verdict != b.Verdict || a.Chain != b.Chain || !bytes.Equal(a.Data, b.Data) || a.Comment != b.Comment
 }
 
 // selectorSets are the names of the sets of selectors, without their family.

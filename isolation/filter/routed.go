@@ -65,16 +65,11 @@ func (h *host) route() error {
 
 // proxyMissing has the host answer for addresses on a bridge for which it does not yet.
 func proxyMissing(bridgeName string, addresses []netip.Addr) error {
-	found, err := answered(bridgeName)
+	has, err := answered(bridgeName)
 	if err != nil {
 		return err
 	}
-	has := map[netip.Addr]bool{}
-	for _, n := range found {
-		a, _ := netip.AddrFromSlice(n.IP)
-		has[a] = true
-	}
-	return proxy(bridgeName, slices.DeleteFunc(addresses, func(a netip.Addr) bool { return has[a] }))
+	return proxy(bridgeName, slices.DeleteFunc(addresses, func(a netip.Addr) bool { return has[a] != nil }))
 }
 
 // checkPorts refuses a bridge with a port to other machines: the host would answer for these, too, and take their packets.
@@ -126,11 +121,12 @@ func unroute(bridgeName string, addresses []netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range answered {
-		if a, _ := netip.AddrFromSlice(n.IP); !slices.Contains(addresses, a) {
+	for _, a := range addresses {
+		n := answered[a]
+		if n == nil {
 			continue
 		}
-		if err := netlink.NeighDel(&n); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := netlink.NeighDel(n); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("isolation: remove the proxy of %s on %s: %w", n.IP, bridgeName, err)
 		}
 	}
@@ -138,7 +134,7 @@ func unroute(bridgeName string, addresses []netip.Addr) error {
 }
 
 // answered returns the addresses for which the host answers on a bridge with IPv6; of IPv4 it does for all.
-func answered(bridgeName string) ([]netlink.Neigh, error) {
+func answered(bridgeName string) (map[netip.Addr]*netlink.Neigh, error) {
 	link, err := netlink.LinkByName(bridgeName)
 	if err != nil {
 		if missing := (netlink.LinkNotFoundError{}); errors.As(err, &missing) {
@@ -150,10 +146,14 @@ func answered(bridgeName string) ([]netlink.Neigh, error) {
 	if err != nil {
 		return nil, fmt.Errorf("isolation: list proxies of %s: %w", bridgeName, err)
 	}
+	all := map[netip.Addr]*netlink.Neigh{}
 	for i := range found {
-		found[i].LinkIndex = link.Attrs().Index
+		n := &found[i]
+		if a, ok := netip.AddrFromSlice(n.IP); ok && n.Flags&netlink.NTF_PROXY != 0 {
+			n.LinkIndex, all[a] = link.Attrs().Index, n
+		}
 	}
-	return slices.DeleteFunc(found, func(n netlink.Neigh) bool { return n.Flags&netlink.NTF_PROXY == 0 }), nil
+	return all, nil
 }
 
 // proxy has the host answer for addresses on a bridge.

@@ -102,6 +102,17 @@ func (r *ruleset) kindOf(m *isolation.Member) *kind {
 	return k
 }
 
+// kinds are those of many attachments, by what rules tell them from one another by.
+type kinds map[string]*kind
+
+func (all kinds) of(r *ruleset, m *isolation.Member) *kind {
+	key := string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
+	if all[key] == nil {
+		all[key] = r.kindOf(m)
+	}
+	return all[key]
+}
+
 // allowClass is the name of the chain of rules allow, and egressClass that of rules egress; empty without rules.
 func (r *ruleset) allowClass(rules []int) string {
 	return class("allow-", rules, func(all []byte, i int) []byte {

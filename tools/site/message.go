@@ -48,8 +48,7 @@ func (p *page) messages() (all []message) {
 func (p *page) above(node ast.Node) (h heading) {
 	for n := node.PreviousSibling(); n != nil; n = n.PreviousSibling() {
 		if above, ok := n.(*ast.Heading); ok {
-			id, _ := above.AttributeString("id")
-			return heading{above.Level, string(id.([]byte)), p.plain(above)} // the parser sets it
+			return p.heading(above)
 		}
 	}
 	return h

@@ -50,11 +50,16 @@ type heading struct {
 	ID, Title string
 }
 
+// heading returns what a node is.
+func (p *page) heading(h *ast.Heading) heading {
+	id, _ := h.AttributeString("id")
+	return heading{h.Level, string(id.([]byte)), p.plain(h)} // the parser sets it
+}
+
 // headings returns those of the page, without what is quoted in it.
 func (p *page) headings() (all []heading) {
 	for _, h := range find[*ast.Heading](p.root) {
-		id, _ := h.AttributeString("id")
-		all = append(all, heading{h.Level, string(id.([]byte)), p.plain(h)}) // the parser sets it
+		all = append(all, p.heading(h))
 	}
 	return all
 }

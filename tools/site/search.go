@@ -5,7 +5,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -23,9 +22,9 @@ type section struct {
 // sections returns what is below each heading of a page.
 func (p *page) sections() (all []section) {
 	for _, n := range children(p.root) {
-		if h, ok := n.(*ast.Heading); ok {
-			id, _ := h.AttributeString("id")
-			all = append(all, section{p.title(), p.plain(h), fmt.Sprintf("%s#%s", output(p.path), id), ""})
+		if node, ok := n.(*ast.Heading); ok {
+			h := p.heading(node)
+			all = append(all, section{p.title(), h.Title, output(p.path) + "#" + h.ID, ""})
 		} else if len(all) > 0 {
 			all[len(all)-1].Text += p.plain(n) + " "
 		}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,12 +48,7 @@ func read(root string) (*site, error) {
 
 // paths returns the documents in the order of their names.
 func (s *site) paths() []string {
-	paths := make([]string, 0, len(s.pages))
-	for path := range s.pages {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	return paths
+	return slices.Sorted(maps.Keys(s.pages))
 }
 
 // messages returns the messages of all pages.

@@ -126,7 +126,7 @@ func readiness(err error) (ready, error) {
 	return notReady, err
 }
 
-// Exposed returns the networks with rules that Nomad does not apply.
+// Exposed returns the networks with rules that Nomad does not apply, by the rules of this host.
 func Exposed(s *cli.Settings, offered *cniconf.Catalog) ([]doctor.Exposed, error) {
 	host, err := policy.Load(policy.DefaultFile)
 	if err != nil {

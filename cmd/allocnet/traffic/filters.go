@@ -5,7 +5,6 @@ package traffic
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/cluster/forwarding"
@@ -74,20 +73,9 @@ func (t *traffic) crossing(f isolation.Flow) forwarding.Flow {
 	case c.ToLink == "":
 		c.ToLink = forwarding.LinkTo(f.To.Address)
 	}
-	from, to := t.at(f.From), t.at(f.To)
+	from, to := f.From.Member(t.members), f.To.Member(t.members)
 	if from != nil && to != nil && !f.Published && !t.rules.AreRouted(*from, *to) {
 		c.Bridge = from.Link
 	}
 	return c
-}
-
-// at returns the attachment that an end is; nil if it is none.
-func (t *traffic) at(e isolation.End) *isolation.Member {
-	at := slices.IndexFunc(t.members, func(m isolation.Member) bool {
-		return !e.Host && m.Link == e.Link && slices.Contains(m.Addresses, e.Address)
-	})
-	if at < 0 {
-		return nil
-	}
-	return &t.members[at]
 }

@@ -93,10 +93,7 @@ func (t *traffic) read(ctx context.Context, engine *hook.Engine) error {
 
 // member returns an attachment as rules see it; nil for one whose packets do not pass the host.
 func (t *traffic) member(id string, n hook.Attachment) *isolation.Member {
-	container := state.ContainerID(id, n.Interface)
-	if n.Primary {
-		container = id
-	}
+	container := state.ContainerIDOf(id, n.Interface, n.Primary)
 	at := slices.IndexFunc(t.members, func(m isolation.Member) bool { return m.ID == container })
 	if at < 0 {
 		return nil

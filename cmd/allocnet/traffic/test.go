@@ -158,21 +158,10 @@ func (t *traffic) name(e isolation.End) string {
 			}
 		}
 	}
-	if m := t.remote(e); m != nil {
+	if m := e.Member(t.members); m != nil && m.Host != "" {
 		return fmt.Sprintf("%s on %s (%s)", who(m), m.Host, e.Address)
 	}
 	return e.String()
-}
-
-// remote returns the attachment on another host that an end is; nil if it is none.
-func (t *traffic) remote(e isolation.End) *isolation.Member {
-	at := slices.IndexFunc(t.members, func(m isolation.Member) bool {
-		return m.Host != "" && !e.Host && slices.Contains(m.Addresses, e.Address)
-	})
-	if at < 0 {
-		return nil
-	}
-	return &t.members[at]
 }
 
 // who tells whose an attachment on another host is, as far as it is known.

@@ -126,9 +126,9 @@ func Members(ctx context.Context, e *operation.Env) ([]isolation.Member, error) 
 // Remotes returns the attachments on other hosts that are known, as rules see them.
 func Remotes(e *operation.Env) ([]isolation.Member, error) {
 	learned, err := host{&e.Config, e.Store}.learned()
-	all := make([]isolation.Member, len(learned))
-	for i := range learned {
-		all[i] = learned[i].Member
+	all := []isolation.Member{}
+	for _, r := range learned {
+		all = append(all, r.Members()...)
 	}
 	return all, err
 }
@@ -202,6 +202,6 @@ func (h host) source(ctx context.Context, w wanted) filter.Source {
 	return func() (filter.State, error) {
 		members, err := h.recorded(ctx, w.Levels)
 		remotes, _ := h.learned()
-		return filter.State{Rules: w.Rules, Members: append(members, remotes...)}, err
+		return filter.State{Rules: w.Rules, Members: append(members, membersOf(remotes)...)}, err
 	}
 }

@@ -44,7 +44,7 @@ func BenchmarkLoad(b *testing.B) {
 	})
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
-			recent.data, recent.wanted, recent.identity = nil, nil, ""
+			recent = lastPrepared{}
 			isInForce(b)
 		}
 	})

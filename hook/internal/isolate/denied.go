@@ -15,7 +15,7 @@ import (
 
 // AddDenied fills in what was dropped of attachments. Where nothing is isolated nothing is.
 func AddDenied(ctx context.Context, e *operation.Env, all ...*allocation.Allocation) error {
-	if inForce, err := e.Store.Isolation().InForce(); err != nil || inForce == nil {
+	if inForce, err := (host{&e.Config, e.Store}).inForce(); err != nil || inForce == nil {
 		return err
 	}
 	counts, err := e.Config.Filter.Denied(ctx)
@@ -25,11 +25,7 @@ func AddDenied(ctx context.Context, e *operation.Env, all ...*allocation.Allocat
 	for _, a := range all {
 		for i := range a.Attachments {
 			n := &a.Attachments[i]
-			id := state.ContainerID(a.ID, n.Interface)
-			if n.Primary {
-				id = a.ID
-			}
-			if c, ok := counts[filter.CountedAs(id)]; ok {
+			if c, ok := counts[filter.CountedAs(state.ContainerIDOf(a.ID, n.Interface, n.Primary))]; ok {
 				denied := allocation.Denied(c)
 				n.Denied = &denied
 			}

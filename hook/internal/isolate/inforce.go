@@ -6,8 +6,8 @@ package isolate
 import (
 	"bytes"
 	"encoding/json"
-	"sync"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/version"
 	"github.com/allocnet/allocnet/state"
 )
@@ -60,29 +60,21 @@ var recent lastPrepared
 
 // lastPrepared is what was prepared, and what it is, of which nothing changes.
 type lastPrepared struct {
-	mu       sync.Mutex
-	identity string
-	data     []byte
-	wanted   *wanted
+	kept   files.Kept[*wanted] // guards the rest
+	data   []byte
+	wanted *wanted
 }
 
 // of returns what is prepared on a host; nil: nothing that this build of allocnet has written.
 func (l *lastPrepared) of(i state.HostIsolation) (*wanted, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	identity := i.Identity()
-	if identity != "" && l.identity == identity {
+	return l.kept.Read(i.Identity, func() (*wanted, error) {
+		data, err := i.Prepared()
+		if err != nil {
+			return nil, err
+		}
+		l.read(data)
 		return l.wanted, nil
-	}
-	data, err := i.Prepared()
-	if err != nil {
-		return nil, err
-	}
-	l.read(data)
-	if l.identity = ""; i.Identity() == identity {
-		l.identity = identity
-	}
-	return l.wanted, nil
+	})
 }
 
 func (l *lastPrepared) read(data []byte) {

@@ -86,12 +86,7 @@ func (h host) interrupted(before []isolation.Remote) (former, latest []isolation
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := h.store.Isolation().Learned()
-	for _, l := range all {
-		for _, r := range remotesIn(l) {
-			latest = append(latest, r.At(time.Now()))
-		}
-	}
+	latest, err = h.learned()
 	return append(remotesIn(state.Learned{Content: content}), before...), latest, err
 }
 
@@ -130,19 +125,17 @@ func membersOf(remotes []isolation.Remote) (all []filter.Member) {
 	return all
 }
 
-// learned returns those that are known of all pools by now.
-func (h host) learned() (all []filter.Member, err error) {
+// learned returns the attachments on other hosts that are known of all pools by now.
+func (h host) learned() (all []isolation.Remote, err error) {
 	pools, err := h.store.Isolation().Learned()
 	if err != nil {
 		return nil, fmt.Errorf("attachments on other hosts: %w", err)
 	}
 	now := time.Now()
 	for _, l := range pools {
-		remotes := remotesIn(l)
-		for i := range remotes {
-			remotes[i] = remotes[i].At(now)
+		for _, r := range remotesIn(l) {
+			all = append(all, r.At(now))
 		}
-		all = append(all, membersOf(remotes)...)
 	}
 	return all, nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
 	"slices"
 	"time"
@@ -117,7 +116,7 @@ func recordApplied(o *operation.Operation, n kernel.Namespace, a *state.Attachme
 // replaceResult has a result have what a lease gives in place of what another one gave. What the network has for itself stays.
 func replaceResult(result *types100.Result, iface string, before, l dhcp.Lease) {
 	was, is := ipam.LeaseResult(before), ipam.LeaseResult(l)
-	result.IPs = slices.DeleteFunc(result.IPs, func(i *types100.IPConfig) bool { return i.Address.IP.Equal(net.IP(before.Address.Addr().AsSlice())) })
+	result.IPs = slices.DeleteFunc(result.IPs, func(i *types100.IPConfig) bool { return i.Address.IP.Equal(before.Address.Addr().AsSlice()) })
 	for _, added := range is.IPs {
 		if at := slices.IndexFunc(result.Interfaces, func(i *types100.Interface) bool { return i.Name == iface && i.Sandbox != "" }); at >= 0 {
 			added.Interface = types100.Int(at)
@@ -127,11 +126,7 @@ func replaceResult(result *types100.Result, iface string, before, l dhcp.Lease) 
 	result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool {
 		return isDefault(r) || slices.ContainsFunc(was.Routes, func(former *types.Route) bool { return r.Dst.String() == former.Dst.String() })
 	})
-	for _, r := range is.Routes {
-		if l.HadDefault || !isDefault(r) { // else that of the namespace is another network's
-			result.Routes = append(result.Routes, r)
-		}
-	}
+	result.Routes = append(result.Routes, routesOf(l, l.HadDefault)...)
 	if before.Lost || reflect.DeepEqual(result.DNS, was.DNS) {
 		result.DNS = is.DNS
 	}

@@ -6,8 +6,8 @@ package lease
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -35,14 +35,11 @@ func enter(n kernel.Namespace, iface string, l dhcp.Lease) error {
 		if err := leave(link, l); err != nil || l.Lost {
 			return err
 		}
-		address := &netlink.Addr{IPNet: &net.IPNet{IP: l.Address.Addr().AsSlice(), Mask: net.CIDRMask(l.Address.Bits(), 32)}}
-		if err := netlink.AddrReplace(link, address); err != nil {
+		address := links.NetworkOf(l.Address)
+		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: &address}); err != nil {
 			return fmt.Errorf("address %s of %s: %w", l.Address, iface, err)
 		}
-		for _, r := range ipam.LeaseResult(l).Routes {
-			if !l.HadDefault && isDefault(r) {
-				continue
-			}
+		for _, r := range routesOf(l, l.HadDefault) {
 			if err := netlink.RouteReplace(routeOf(link, r)); err != nil {
 				return fmt.Errorf("route to %s via %s of %s: %w", r.Dst.String(), r.GW, iface, err)
 			}
@@ -57,10 +54,7 @@ func leave(link netlink.Link, l dhcp.Lease) error {
 		return nil
 	}
 	former := *l.Former
-	for _, r := range ipam.LeaseResult(former).Routes {
-		if !l.HadDefault && isDefault(r) {
-			continue
-		}
+	for _, r := range routesOf(former, l.HadDefault) {
 		if err := netlink.RouteDel(routeOf(link, r)); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENETUNREACH) {
 			return fmt.Errorf("remove the route to %s of %s: %w", r.Dst.String(), link.Attrs().Name, err)
 		}
@@ -73,6 +67,11 @@ func leave(link netlink.Link, l dhcp.Lease) error {
 		gone = append(gone, l.Address)
 	}
 	return links.RemoveAddresses(link, gone)
+}
+
+// routesOf returns the routes that a lease gives, with default ones only where the network's was that of the namespace.
+func routesOf(l dhcp.Lease, hadDefault bool) []*types.Route {
+	return slices.DeleteFunc(ipam.LeaseResult(l).Routes, func(r *types.Route) bool { return !hadDefault && isDefault(r) })
 }
 
 func routeOf(link netlink.Link, r *types.Route) *netlink.Route {

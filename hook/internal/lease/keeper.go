@@ -197,8 +197,8 @@ func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Alloca
 		l.HadDefault = a.DHCP.HadDefault
 		return k.change(ctx, of, a, l)
 	}
-	var refused bool
-	if refused = errors.Is(err, client.ErrRefused); (refused || a.DHCP.Stage(k.now()) == dhcp.Ended) && !a.DHCP.Lost {
+	ended := errors.Is(err, client.ErrRefused) || a.DHCP.Stage(k.now()) == dhcp.Ended
+	if ended && !a.DHCP.Lost {
 		lost := *a.DHCP
 		lost.Lost = true
 		err = errors.Join(fmt.Errorf("the address %s is not used any more: %w", lost.Address, err), k.change(ctx, of, a, lost))

@@ -151,12 +151,9 @@ func NextIndex(existing []state.Attachment) int {
 func newAttachment(r Request, element selection.Element, primary bool, pluginDirs []string) (*state.Attachment, error) {
 	now := time.Now().UTC()
 	a := &state.Attachment{
-		Network: element.Name, Interface: element.Interface, ContainerID: state.ContainerID(r.ID, element.Interface),
+		Network: element.Name, Interface: element.Interface, ContainerID: state.ContainerIDOf(r.ID, element.Interface, primary),
 		Primary: primary, Task: r.Task, Phase: state.Adding, Planned: true, Args: r.cniArgs(), PluginDirs: pluginDirs,
 		Created: now, Updated: now,
-	}
-	if primary {
-		a.ContainerID = r.ID
 	}
 	if err := state.ValidateContainerID(a.ContainerID); err != nil {
 		return nil, &RequestError{"allocation ID", r.ID, fmt.Sprintf("the container ID of interface %s would have %d bytes, want at most 128: use a shorter ID", a.Interface, len(a.ContainerID))}

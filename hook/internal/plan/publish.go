@@ -25,32 +25,24 @@ func (p *Attachment) publishBoth(ports []portmap.Port, host Host) ([]portmap.Por
 	if err != nil {
 		return nil, element, err
 	}
-	var all []portmap.Port
-	for _, port := range ports {
-		all = append(all, port)
-		for _, other := range otherFamily(port.HostIP, interfaces) {
-			port.HostIP = other
-			all = append(all, port)
-		}
-	}
-	var chosen []allocation.ChosenPort
-	for _, port := range element.PortMappings {
-		chosen = append(chosen, port)
-		for _, other := range otherFamily(port.HostIP, interfaces) {
-			port.HostIP = other
-			chosen = append(chosen, port)
-		}
-	}
-	element.PortMappings = unique(chosen)
-	return unique(all), element, nil
+	element.PortMappings = onBoth(element.PortMappings, interfaces, func(p *allocation.ChosenPort) *string { return &p.HostIP })
+	return onBoth(ports, interfaces, func(p *portmap.Port) *string { return &p.HostIP }), element, nil
 }
 
-// unique leaves out what is there already: who asks may publish a port on both families itself.
-func unique[T comparable](ports []T) []T {
+// onBoth adds each port on the addresses of the other family. What is there already is left out: who asks may publish a port on both
+// families itself.
+func onBoth[T comparable](ports []T, interfaces []netns.Interface, hostIP func(*T) *string) []T {
 	var all []T
-	for _, port := range ports {
+	add := func(port T) {
 		if !slices.Contains(all, port) {
 			all = append(all, port)
+		}
+	}
+	for _, port := range ports {
+		add(port)
+		for _, other := range otherFamily(*hostIP(&port), interfaces) {
+			*hostIP(&port) = other
+			add(port)
 		}
 	}
 	return all

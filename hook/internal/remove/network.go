@@ -22,6 +22,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/leases"
 	"github.com/allocnet/allocnet/selection"
 )
 
@@ -207,8 +208,8 @@ func (r *removal) leases(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !isNote(e.Name()) }); i >= 0 {
-			r.keep(pool.Leases, "host-local has not made "+entries[i].Name())
+		if other := besideNotes(entries); other != "" {
+			r.keep(pool.Leases, "host-local has not made "+other)
 			continue
 		}
 		if !r.dryRun {
@@ -221,16 +222,19 @@ func (r *removal) leases(ctx context.Context) error {
 	return nil
 }
 
-const leaseLock = "lock"
-
-// isNote tells whether a file is one that host-local keeps beside leases.
-func isNote(name string) bool {
-	return name == leaseLock || strings.HasPrefix(name, "last_reserved_ip.")
+// besideNotes returns a file that is not one of those that host-local keeps beside leases; empty if there is none.
+func besideNotes(entries []fs.DirEntry) string {
+	for _, e := range entries {
+		if !leases.IsNote(e.Name()) {
+			return e.Name()
+		}
+	}
+	return ""
 }
 
 // removeNotes removes a directory without leases. An address that another runtime has got meanwhile keeps it.
 func removeNotes(ctx context.Context, dir string) error {
-	unlock, err := files.LockFile(ctx, filepath.Join(dir, leaseLock), unix.LOCK_EX)
+	unlock, err := files.LockFile(ctx, filepath.Join(dir, leases.LockName), unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
@@ -239,8 +243,8 @@ func removeNotes(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !isNote(e.Name()) }); i >= 0 {
-		return fmt.Errorf("%s: there is %s by now: call again", dir, entries[i].Name())
+	if other := besideNotes(entries); other != "" {
+		return fmt.Errorf("%s: there is %s by now: call again", dir, other)
 	}
 	for _, e := range entries {
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {

@@ -7,7 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/allocnet/allocnet/cniconf"
+	"github.com/containernetworking/cni/libcni"
+
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/state"
@@ -22,19 +23,21 @@ var announcing = []string{"bridge", "macvlan", "ipvlan", "vlan", "host-device"}
 
 func announceAdded(w *Work, p *plan.Plan) error {
 	for _, added := range p.Added {
-		announceAddresses(w, *added.Attachment, false)
+		announceAddresses(w, *added.Attachment, added.List, false)
 	}
 	return nil
 }
 
 func announceRestored(w *Work, a *state.Attachment) error {
-	announceAddresses(w, *a, true)
+	if list, err := onrecord.List(*a); err == nil { // it was read a moment before
+		announceAddresses(w, *a, list, true)
+	}
 	return nil
 }
 
 // announceAddresses announces them at once, and those that are likely to have moved again, while the caller no longer waits.
-func announceAddresses(w *Work, a state.Attachment, moved bool) {
-	addresses, moves := announced(a)
+func announceAddresses(w *Work, a state.Attachment, list *libcni.NetworkConfigList, moved bool) {
+	addresses, moves := announced(a, list)
 	if len(addresses) == 0 {
 		return
 	}
@@ -53,18 +56,16 @@ func announceAddresses(w *Work, a state.Attachment, moved bool) {
 
 // announced returns the addresses of an attachment that others of its link may know, and whether these are ones that move: that are
 // asked for, or of a pool of allocnet-ipam, where a job keeps its own.
-func announced(a state.Attachment) (addresses []netip.Addr, moves bool) {
-	list, err := onrecord.List(a)
-	if err != nil { // it was read a moment before
+func announced(a state.Attachment, list *libcni.NetworkConfigList) (addresses []netip.Addr, moves bool) {
+	if !slices.Contains(announcing, list.Plugins[0].Network.Type) {
 		return nil, false
 	}
-	chain := cniconf.Chain(list)
 	result, err := onrecord.ParseResult(a.Result)
-	if err != nil || !slices.Contains(announcing, chain[0].Type) {
+	if err != nil {
 		return nil, false
 	}
 	for _, address := range onrecord.Addresses(result) {
 		addresses = append(addresses, address.Addr())
 	}
-	return addresses, a.CapabilityArgs["ips"] != nil || chain[0].IPAMType == "allocnet-ipam"
+	return addresses, a.CapabilityArgs["ips"] != nil || list.Plugins[0].Network.IPAM.Type == "allocnet-ipam"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
+	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/dhcp"
 )
 
@@ -64,19 +65,10 @@ func addressOf(m *dhcpv4.DHCPv4) (p netip.Prefix, err error) {
 		return p, fmt.Errorf("the subnet mask of %s is %q: want one of 8 to 32 bits", a, net.IP(mask))
 	}
 	p = netip.PrefixFrom(a, ones)
-	if first := p.Masked().Addr(); ones < 31 && (a == first || a == last(p)) {
+	if first := p.Masked().Addr(); ones < 31 && (a == first || a == ipam.LastOf(p)) {
 		return p, fmt.Errorf("the address %s is that of its network, or its broadcast address: want one of a host", p)
 	}
 	return p, nil
-}
-
-// last is the last address of a network.
-func last(p netip.Prefix) netip.Addr {
-	a, mask := p.Addr().As4(), net.CIDRMask(p.Bits(), 32)
-	for i := range a {
-		a[i] |= ^mask[i]
-	}
-	return netip.AddrFrom4(a)
 }
 
 // setRoutes has classless routes replace the router, as RFC 3442 says.

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -242,26 +241,22 @@ func LeaseResult(l dhcp.Lease) *current.Result {
 	if l.Lost {
 		return r
 	}
-	address, isOnLink := &current.IPConfig{Address: networkOf(l.Address)}, func(route dhcp.Route) bool { return !route.Via.IsValid() }
+	address, isOnLink := &current.IPConfig{Address: links.NetworkOf(l.Address)}, func(route dhcp.Route) bool { return !route.Via.IsValid() }
 	if l.Gateway.IsValid() {
-		r.Routes = append(r.Routes, &types.Route{Dst: net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, GW: l.Gateway.AsSlice()})
+		r.Routes = append(r.Routes, &types.Route{Dst: links.NetworkOf(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), GW: l.Gateway.AsSlice()})
 		if !slices.ContainsFunc(l.Routes, isOnLink) { // else it would be that of these routes
 			address.Gateway = l.Gateway.AsSlice()
 		}
 	}
 	r.IPs = []*current.IPConfig{address}
 	for _, route := range l.Routes {
-		r.Routes = append(r.Routes, &types.Route{Dst: networkOf(route.To), GW: route.Via.AsSlice()})
+		r.Routes = append(r.Routes, &types.Route{Dst: links.NetworkOf(route.To), GW: route.Via.AsSlice()})
 	}
 	for _, server := range l.DNS {
 		r.DNS.Nameservers = append(r.DNS.Nameservers, server.String())
 	}
 	r.DNS.Domain, r.DNS.Search = l.Domain, l.Search
 	return r
-}
-
-func networkOf(p netip.Prefix) net.IPNet {
-	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}
 }
 
 // checkDHCP requires that a lease is on record. Whether it is extended in time, the agent sees.

@@ -23,7 +23,7 @@ func Backend(ctx context.Context, configured *string, kind Kind) string {
 	switch {
 	case configured != nil:
 		return *configured
-	case !supportsIPTables(ctx, kind) && supportsNFTables():
+	case !supportsIPTables(ctx, kind) && netfilter.HasNFTables(context.Background()):
 		return BackendNFTables
 	}
 	return BackendIPTables
@@ -36,20 +36,9 @@ func supportsIPTables(ctx context.Context, kind Kind) bool {
 		return kind != "" // it was there, and has to be there to remove them
 	}
 	if cmp.Or(kind, CurrentKind()) == KindNFT {
-		return supportsNFTables()
+		return netfilter.HasNFTables(context.Background())
 	}
 	// If it does not answer because another program has its lock, it is usable.
 	_, err := (&iptablesProgram{ctx: ctx, kind: kind}).hasChain("filter", "INPUT")
 	return err == nil || ctx.Err() != nil || exits(err, exitLocked)
-}
-
-// supportsNFTables tells whether the kernel has nftables; the program nft is not needed.
-func supportsNFTables() bool {
-	socket, err := netfilter.Dial(context.Background())
-	if err != nil {
-		return false
-	}
-	defer socket.Close() //nolint:errcheck // read only
-	_, err = socket.Generation()
-	return err == nil
 }

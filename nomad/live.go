@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -23,10 +24,10 @@ type allocationStub struct {
 	Job                  *api.Job
 }
 
-// selects reports whether the job of an allocation selects networks.
+// selects reports whether the job of an allocation selects networks, or narrows their traffic.
 func (a allocationStub) selects() bool {
-	elements, _ := jobNetworks(&api.Allocation{ID: a.ID, TaskGroup: a.TaskGroup, Job: a.Job}) // of an invalid selection nothing is known
-	return len(elements) > 0
+	j, _ := jobOf(&api.Allocation{ID: a.ID, TaskGroup: a.TaskGroup, Job: a.Job}) // of an invalid selection nothing is known
+	return len(j.Networks) > 0 || j.Narrowing != (selection.Narrowing{})
 }
 
 // ended reports whether the client has reported all tasks as dead. An allocation
@@ -110,7 +111,7 @@ func (c *Client) warnUnread(allocations []allocationStub) {
 		}
 		unread[a.ID] = true
 		if !c.unread[a.ID] {
-			c.log.Warn("a job selects networks by meta or network blocks, and its allocation has none of them: set job_networks = true in the block nomad", "allocation", a.ID, "job", a.JobID)
+			c.log.Warn("a job selects networks, or narrows their traffic, by meta or network blocks, and its allocation has nothing of that: set job_networks = true in the block nomad", "allocation", a.ID, "job", a.JobID)
 		}
 	}
 	c.unread = unread

@@ -214,7 +214,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, dns, isolation, antispoof, fromHost"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, dns, isolation, antispoof, fromHost, narrow"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,
@@ -402,7 +402,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
 	for text, option := range map[string]string{
-		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`, `{"arp": "strict"}`: `arp "strict"`, `{"isolation": "strict"}`: `isolation "strict"`, `{"antispoof": false}`: "antispoof",
+		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`, `{"arp": "strict"}`: `arp "strict"`, `{"isolation": "strict"}`: `isolation "strict"`, `{"antispoof": false}`: "antispoof", `{"narrow": true}`: "narrow true",
 		`{"egressAddress": "192.0.2.10"}`: "egressAddress", `{"mtuFrom": "uplink"}`: `mtuFrom "uplink"`, `{"publish": "both"}`: `publish "both"`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -100,6 +100,8 @@ type Rules struct {
 	Antispoof *bool `json:"antispoof,omitempty"`
 	// FromHost is whether the host reaches attachments that rules of isolation do not let it reach. Nil: it does. For networks only.
 	FromHost *bool `json:"fromHost,omitempty"`
+	// Narrow is whether a job may narrow the traffic of its attachments. For networks only.
+	Narrow bool `json:"narrow,omitempty"`
 }
 
 // Level is Isolation, or its default.
@@ -211,6 +213,9 @@ func (r Rules) Describe() string {
 	}
 	if !r.ReachedByHost() {
 		parts = append(parts, "not from the host")
+	}
+	if r.Narrow {
+		parts = append(parts, "jobs may narrow")
 	}
 	if len(parts) == 0 {
 		return "unrestricted"

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/files"
 )
 
@@ -31,12 +32,20 @@ type Isolation struct {
 	Antispoof bool `json:"antispoof,omitempty"`
 	// NoHost is whether the host does not reach it, but by rules.
 	NoHost bool `json:"noHost,omitempty"`
+	// Narrowing is what its job leaves of its traffic.
+	Narrowing allocation.Narrowing `json:"narrowing,omitzero"`
 	// End is the name of its end on the host, and Bridge that of which it is a port; empty: of none.
 	End    string `json:"end"`
 	Bridge string `json:"bridge,omitempty"`
 	// MAC is that of its interface, and Addresses are those that it gets. Empty: ADD has not come to that.
 	MAC       string       `json:"mac,omitempty"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+}
+
+// Unplaced is what is wanted of it, without where it is.
+func (i Isolation) Unplaced() *Isolation {
+	i.End, i.Bridge, i.MAC, i.Addresses = "", "", "", nil
+	return &i
 }
 
 // isolationDir is the directory of HostIsolation.

@@ -40,7 +40,7 @@ func (t *table) matchSelector(s *isolation.Selector, v *ip, at side) (_ match, o
 	if len(v.prefixes(s)) == 0 {
 		return nil, false
 	}
-	cidrs := t.set(netfilter.KeySet{Name: "in-" + sum(appendSelector(nil, s)) + v.suffix, Key: []netfilter.KeyType{v.address}, HasRanges: true})
+	cidrs := t.set(netfilter.KeySet{Name: "in-" + digest(appendSelector(nil, s)) + v.suffix, Key: []netfilter.KeyType{v.address}, HasRanges: true})
 	for _, e := range v.reachOf([]*isolation.Selector{s}).elements(nil) {
 		cidrs.elements[identity(e)] = e
 	}

@@ -28,7 +28,7 @@ var families = []netfilter.Family{netfilter.INet, netfilter.Bridge}
 // other hosts are kept apart there.
 func (s *State) isNeeded() bool {
 	return slices.ContainsFunc(s.Members, func(m Member) bool {
-		return !m.isRemote() && (m.isIsolated() || m.Antispoof || len(s.Rules.Egress) > 0)
+		return !m.isRemote() && (m.isIsolated() || m.Antispoof || m.IsNarrowed() || len(s.Rules.Egress) > 0)
 	})
 }
 
@@ -52,6 +52,8 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 		if m.Level == isolation.Network {
 			in.networkChain(m.Network)
 		}
+		in.narrowChain(narrowedFrom, m.Egress, ofDestination)
+		in.narrowChain(narrowedTo, m.Ingress, ofSource)
 		h.bridges[m.Bridge] = h.bridges[m.Bridge] || m.isApart(k)
 		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k, ofBridges[m.Bridge])...)
 	}

@@ -33,7 +33,10 @@ func newDeniedHost(t *testing.T) *deniedHost {
 	d := &deniedHost{parties: map[string]*party{}}
 	var all []*party
 	for _, p := range parties() {
-		if p.isMember() && slices.Contains([]string{"s-web0", "s-db1", "n-web0", "n-batch1", "o-web0", "pn-web0"}, p.name) {
+		if p.isMember() && slices.Contains([]string{"s-web0", "s-db1", "n-web0", "n-batch1", "o-web0", "pn-web0", "po-plain0"}, p.name) {
+			if p.name == "po-plain0" {
+				p.narrowing = &narrowing{ingress: "none"}
+			}
 			all = append(all, p)
 			d.state.Members, d.parties[p.name] = append(d.state.Members, p.member(len(all)-1)), p
 		}
@@ -79,7 +82,7 @@ var deniedFlows = []struct {
 	reason   isolation.Reason
 }{
 	{"s-web0", "s-db1", isolation.ByStrict}, {"n-web0", "s-db1", isolation.ByStrict}, {"o-web0", "n-web0", isolation.ByNetwork},
-	{"n-web0", "o-web0", isolation.ByNetwork}, {"n-batch1", "o-web0", isolation.ByEgress},
+	{"n-web0", "o-web0", isolation.ByNetwork}, {"n-batch1", "o-web0", isolation.ByEgress}, {"o-web0", "po-plain0", isolation.ByNarrowing},
 }
 
 // TestRootDeniedCounts: packets that are denied are counted for both ends, and those with another sender for the end they come from. What is allowed

@@ -155,7 +155,10 @@ func isOfOther(s *netfilter.Socket, m *Member, a netip.Addr) (bool, error) {
 
 // removeUnused removes the tables if no attachment needs them.
 func removeUnused(s *netfilter.Socket, hasEgress bool) error {
-	sets := []string{guarded, apart, isolated + ip4.suffix, isolated + ip6.suffix}
+	sets := []string{guarded, apart}
+	for _, v := range ips {
+		sets = append(sets, isolated+v.suffix, narrowedFrom+v.suffix, narrowedTo+v.suffix)
+	}
 	if hasEgress {
 		sets = append(sets, members+ip4.suffix, members+ip6.suffix)
 	}

@@ -158,7 +158,7 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 // isNeeded tells whether anything is kept from any of the members.
 func (w wanted) isNeeded(members []filter.Member) bool {
 	for _, m := range members {
-		if m.Level != isolation.None || m.Antispoof || len(w.Rules.Egress) > 0 {
+		if m.Level != isolation.None || m.Antispoof || m.IsNarrowed() || len(w.Rules.Egress) > 0 {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ package cniplugin
 import (
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/selection"
@@ -32,18 +33,12 @@ func TestNarrowingArgs(t *testing.T) {
 		{"", `{"Egress": "none"}`, selection.Narrowing{}, types.ErrInvalidNetworkConfig, `"Egress": unknown key: want networks, networks.NAME, ingress or egress`},
 	} {
 		c := good(t, `"primary": "web", "args": {"cni": `+test.cni+`}`)
-		args, err := parseArgs(test.args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := narrowing(args, c)
-		if err == nil {
-			_, err = selected(args, c)
-		}
+		r := request{args: &skel.CmdArgs{ContainerID: "a1", Args: test.args}, conf: c}
+		s, err := r.setup()
 		if test.word != "" {
 			requireError(t, err, test.code, test.word)
-		} else if err != nil || n != test.want {
-			t.Errorf("%s %s: %+v, %v, want %+v", test.args, test.cni, n, err, test.want)
+		} else if err != nil || s.Narrowing != test.want || len(s.Args) > 0 {
+			t.Errorf("%s %s: %+v, %v, want %+v", test.args, test.cni, s, err, test.want)
 		}
 	}
 }

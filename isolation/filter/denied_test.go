@@ -163,12 +163,13 @@ func TestRootListen(t *testing.T) {
 	ended := make(chan error, 1)
 	listening := make(chan struct{})
 	go func() {
-		ended <- d.Do(func() error {
-			close(listening)
-			return filter.Listen(ctx, h.add)
-		})
+		ended <- d.Do(func() error { return filter.Listen(ctx, func() { close(listening) }, h.add) })
 	}()
-	<-listening
+	select {
+	case <-listening:
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	for _, f := range deniedFlows {
 		for _, a := range d.parties[f.to].addresses {
 			from, to := d.member(f.from), d.member(f.to)
@@ -187,7 +188,7 @@ func TestRootListen(t *testing.T) {
 		want := isolation.DeniedFlow{From: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddr("10.9.0.2"), Protocol: "udp", Port: 5001, FromLink: m.End, Reason: isolation.Forged}
 		sandbox.Eventually(t, fmt.Sprint("it is told of ", want), func() bool { d.forge(t, name); return h.has(want) }, func() string { return fmt.Sprint(h.all) })
 	}
-	err := d.Do(func() error { return filter.Listen(t.Context(), h.add) })
+	err := d.Do(func() error { return filter.Listen(t.Context(), func() { t.Error("a second one listens") }, h.add) })
 	if err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("a second listener: %v", err)
 	}

@@ -48,6 +48,8 @@ type ruleset struct {
 	// do not decide about.
 	base     map[string][]string
 	policies map[string]verdict
+	// priorities tell when packets enter such a chain.
+	priorities map[string]int
 	chains   map[string][]rule
 	// offloads are the interfaces of which flowtables forward established flows, by the flowtable.
 	offloads map[string][]string
@@ -65,6 +67,8 @@ type packet struct {
 	notTo string
 	// isTranslated is whether it comes to a published port.
 	isTranslated bool
+	// isUntracked is whether the kernel does not know its connection yet.
+	isUntracked bool
 	// isWhole is whether it stands for all between allocations of a pool: what accepts a part does not accept it.
 	isWhole bool
 	// protocol is tcp, udp, sctp or icmp, whose packet is an echo request, and port that of the destination. Empty: any.

@@ -134,7 +134,10 @@ func (t *table) reachedChain(r *ruleset) {
 
 // networkSets are the names of the sets of a network of the level network, without the suffixes of its attachments, and of its links; its
 // chain has the name, too.
-func networkSets(network string) string { return "net-" + sum([]byte(network)) }
+func networkSets(network string) string { return networkPrefix + sum([]byte(network)) }
+
+// networkPrefix begins these names.
+const networkPrefix = "net-"
 
 // networkChain makes the chain to a network of the level network, with its sets.
 func (t *table) networkChain(network string) {

@@ -154,3 +154,24 @@ func (e *elements) guard() {
 		}
 	}
 }
+
+// commonSets are those of which the keys have no link. Two attachments have the same element there if they have a MAC or an address on two bridges.
+var commonSets = []string{neighbours, neighboursApart, near}
+
+// common are the elements that an attachment may have in these.
+func (m *Member) common() []placed {
+	e := &elements{Member: m}
+	if m.Bridge == "" {
+		return nil
+	}
+	if len(m.MAC) == macLength {
+		e.add(netfilter.Bridge, neighbours, netfilter.Element{}, m.MAC)
+		e.add(netfilter.Bridge, neighboursApart, netfilter.Element{}, m.MAC)
+	}
+	for _, a := range m.Addresses {
+		if a = a.Unmap(); a.Is4() {
+			e.add(netfilter.Bridge, near, netfilter.Element{}, a.AsSlice())
+		}
+	}
+	return e.all
+}

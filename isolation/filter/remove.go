@@ -85,7 +85,7 @@ func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
 		return unix.ENOENT
 	}
 	for _, p := range all {
-		if p.shared || !strings.HasPrefix(p.set, members) && p.set != guarded {
+		if p.shared || !strings.HasPrefix(p.set, members) && p.set != guarded && !slices.Contains(commonSets, p.set) {
 			continue
 		}
 		e, ok, err := s.Element(&netfilter.Table{Family: p.family, Name: name}, p.set, p.Key)

@@ -227,7 +227,9 @@ func (w *world) wantApart() {
 // TestKilledIsolated is TestKilledAtEveryEffect for a network that is isolated.
 func TestKilledIsolated(t *testing.T) {
 	some := map[string]killable{}
-	for _, name := range []string{"Setup, runtime's namespace", "Detach", "Teardown", "GC"} {
+	for _, name := range []string{
+		"Setup, runtime's namespace", "Setup after the namespace was lost", "the first Setup of a boot", "Extend", "Detach", "Release", "Teardown", "Teardown, runtime's namespace, that fails", "GC",
+	} {
 		some[name] = killables[name]
 	}
 	killAll(t, isolated(t, isolation.Strict), some)

@@ -234,10 +234,10 @@ func TestFlowArrives(t *testing.T) {
 // may not be that of the route.
 func TestFlowToAnyOwnAddress(t *testing.T) {
 	for text, want := range map[string]string{
-		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 192.0.2.1/32 -j DROP\nCOMMIT\n":                                       "doubt",
-		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 127.0.0.0/8 -j DROP\nCOMMIT\n":                                        "pass",
-		"*mangle\n:PREROUTING DROP [0:0]\nCOMMIT\n":                                                                             "drop",
-		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m rpfilter --loose --validmark --invert -j DROP\nCOMMIT\n":              "doubt",
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 192.0.2.1/32 -j DROP\nCOMMIT\n":                                      "doubt",
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 127.0.0.0/8 -j DROP\nCOMMIT\n":                                       "pass",
+		"*mangle\n:PREROUTING DROP [0:0]\nCOMMIT\n":                                                                            "drop",
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m rpfilter --loose --validmark --invert -j DROP\nCOMMIT\n":             "doubt",
 		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\n-A PREROUTING -j DROP\nCOMMIT\n": "drop",
 		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m rpfilter -j ACCEPT\n-A PREROUTING -j DROP\nCOMMIT\n":                 "doubt",
 	} {

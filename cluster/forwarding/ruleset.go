@@ -50,7 +50,7 @@ type ruleset struct {
 	policies map[string]verdict
 	// priorities tell when packets enter such a chain.
 	priorities map[string]int
-	chains   map[string][]rule
+	chains     map[string][]rule
 	// offloads are the interfaces of which flowtables forward established flows, by the flowtable.
 	offloads map[string][]string
 	// accept returns the command for a rule that accepts the packets inside a subnet, and open that for what

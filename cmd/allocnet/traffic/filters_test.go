@@ -49,7 +49,7 @@ func TestCrossing(t *testing.T) {
 	for args, want := range map[string]string{
 		"web-1 db-1:5432":            "forward 10.0.0.5 br0 10.1.0.5 br1  tcp 5432 false",
 		"db-1 db-2:80":               "forward 10.1.0.5 br1 10.1.0.6 br1  tcp 80 false", // strict: routed
-		"web-1 web-1/icmp":           "", // the host does not see it
+		"web-1 web-1/icmp":           "",                                                // the host does not see it
 		"db-2@net1 db-2@net1:80":     "",
 		"host db-1:80":               "output 10.1.0.1  10.1.0.5 br1  tcp 80 false",
 		"db-2 host:53/udp":           "input 10.1.0.6 br1 10.1.0.1   udp 53 false",

@@ -291,7 +291,7 @@ func (h *isolationBench) subject(b *testing.B, job string, agent bool) subject {
 		return [][2]string{{"IgnoreUnknown", "true"}, {"NOMAD_ALLOC_ID", "bench"}, {"NOMAD_NAMESPACE", "prod"}, {"NOMAD_JOB_ID", job}, {"NOMAD_GROUP_NAME", "g"}}
 	})
 	if s.forked = !agent; agent {
-		s.agent = h.peers.agent
+		s.agent = h.agent
 	}
 	return s
 }

@@ -56,3 +56,27 @@ func TestPartsAreKept(t *testing.T) {
 		t.Errorf("%+v, %t, kept are %d, want what is read anew", r, ok, len(p.kept))
 	}
 }
+
+// BenchmarkParse reads 10,000 rules: all of them, and one that has changed.
+func BenchmarkParse(b *testing.B) {
+	var text strings.Builder
+	for i := range 10000 {
+		text.WriteString(textOf(fmt.Sprint("rule ", i), "80/tcp"))
+	}
+	texts := []string{text.String(), strings.Replace(text.String(), "80/tcp", "81/tcp", 1)}
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := parseWhole("f", []byte(texts[0])); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("one", func(b *testing.B) {
+		var p parts
+		for i := 0; b.Loop(); i++ {
+			if _, ok := p.parse("f", texts[i%2]); !ok {
+				b.Fatal("it is not read")
+			}
+		}
+	})
+}

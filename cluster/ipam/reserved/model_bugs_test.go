@@ -15,11 +15,13 @@ const (
 	copysIsOwn = "what a copy has taken counts as this host's own"
 	sameNonce  = "the nonce is not renewed, so that a copy with the memory is not found"
 	nomadsWord = "Nomad's word alone is enough to reclaim"
+	// staysPublished is that of an interface, too.
+	staysPublished = "an address is given back while it is published"
 )
 
 // TestModelFindsBugs: the model finds each of them.
 func TestModelFindsBugs(t *testing.T) {
-	for _, flaw := range []string{noWait, copysIsOwn, sameNonce, nomadsWord} {
+	for _, flaw := range []string{noWait, copysIsOwn, sameNonce, nomadsWord, staysPublished} {
 		exhaustive.Run(t, flaw, func(t *testing.T) {
 			for seed := uint64(1); seed <= schedules; seed++ {
 				m := newModel(t, seed, &tally{})

@@ -89,6 +89,9 @@ type Rules struct {
 	// Publish is not a rule: with PublishBoth, a port that is published on an address of the host is so on those of the other family
 	// of its interface, too. Empty: on the address alone. For networks only.
 	Publish string `json:"publish,omitempty"`
+	// PublishAddress is not a rule: ports are published on addresses that move with the allocation. Nil: on those of the host. For
+	// networks only.
+	PublishAddress *PublishAddress `json:"publishAddress,omitempty"`
 	// DNS is not a rule: it says whose DNS an allocation gets, "primary", "merge", or the
 	// name of one of its networks. On a network it is for the allocations whose primary
 	// it is. Empty: the host's, else that of the primary network.
@@ -208,6 +211,9 @@ func (r Rules) Describe() string {
 	}
 	if r.EgressAddress != nil {
 		parts = append(parts, "egress addresses "+listOf(r.EgressAddress.Addresses()))
+	}
+	if r.PublishAddress != nil {
+		parts = append(parts, "publish addresses "+listOf(r.PublishAddress.Addresses.Addresses()))
 	}
 	if !r.ReachedByHost() {
 		parts = append(parts, "not from the host")

@@ -132,6 +132,7 @@ func TestPublishAddress(t *testing.T) {
 	}
 	answer(t, "web-2")
 	sandbox.Eventually(t, "web-2 answers", func() bool { return answers("web-2") })
+	sandbox.Run(t, "ip", "netns", "delete", "web-2") // the interface of the host is there still
 	two.must("detach", "web-2")
 	if got := two.published(); len(got) > 0 {
 		t.Errorf("the second host still has %v", got)

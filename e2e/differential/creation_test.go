@@ -28,12 +28,12 @@ func creations() (all []configuration) {
 	kinds := []struct {
 		family     family
 		dimensions int
-	}{{vlanFamily, 4}, {ipvlanFamily, 4}, {macvlanFamily, 0}}
+	}{{vlanFamily, 2}, {ipvlanFamily, 2}, {macvlanFamily, 0}}
 	for _, k := range kinds {
 		all = append(all, k.family.with(nil))
 	}
 	for _, k := range kinds {
-		for _, v := range slices.Concat(k.family.dimensions[:k.dimensions]...) {
+		for _, v := range slices.Concat(append(k.family.dimensions[:k.dimensions:k.dimensions], k.family.single)...) {
 			all = append(all, k.family.with([]variant{v}))
 		}
 	}

@@ -60,7 +60,7 @@ var macvlanFamily = family{
 			set("bridge", map[string]any{"mode": "bridge"}), set("private", map[string]any{"mode": "private"}), set("vepa", map[string]any{"mode": "vepa"}),
 			set("passthru", map[string]any{"mode": "passthru"}), set("unknown mode", map[string]any{"mode": "x"}),
 		},
-		sublinkMTUs,
+		append(slices.Clip(sublinkMTUs), set("mtu 9000", map[string]any{"mtu": 9000}), set("mtu -1", map[string]any{"mtu": -1})),
 		{
 			set("no master", map[string]any{"master": ""}), set("unknown master", map[string]any{"master": "missing0"}),
 			set("master inside", map[string]any{"linkInContainer": true}),

@@ -44,6 +44,8 @@ type Network struct {
 	Pools   []Pool   `json:"pools,omitempty"`
 	// Attachments is how many of those in the map are to this network.
 	Attachments int `json:"attachments"`
+	// Leases is how many of them have an address by DHCP.
+	Leases int `json:"leases,omitempty"`
 }
 
 // Device is a bridge, or the master of interfaces.
@@ -194,6 +196,9 @@ func (n Network) describe() string {
 	}
 	if len(words) == 0 {
 		words = n.Plugins[:min(1, len(n.Plugins))]
+	}
+	if n.Leases > 0 {
+		words = append(slices.Clip(words), counted(n.Leases, "lease")+" of DHCP")
 	}
 	return strings.Join(words, "; ")
 }

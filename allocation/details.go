@@ -48,7 +48,7 @@ type Rule struct {
 // Lease is that of an address from a pool of host-local or allocnet-ipam, or of a DHCP server.
 type Lease struct {
 	Address netip.Addr `json:"address"`
-	// Plugin is host-local, allocnet-ipam or dhcp.
+	// Plugin is host-local, allocnet-ipam or dhcp, or slaac for what router advertisements have given.
 	Plugin string `json:"plugin"`
 	// Pool is the name of the pool of allocnet-ipam, and the network for others.
 	Pool string `json:"pool"`

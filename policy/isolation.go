@@ -38,8 +38,8 @@ func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error)
 
 // whyNotIsolated is what the configuration of a network has against it; empty: nothing.
 func (r Rules) whyNotIsolated(n *cniconf.Network) string {
-	if r.AcceptRA && r.Guards() {
-		return "with acceptRA its interfaces give themselves addresses that the host does not know: remove that, or set antispoof to false"
+	if r.AcceptRA && !r.AwaitRA && r.Guards() {
+		return "with acceptRA its interfaces give themselves addresses that the host does not know: add awaitRA, remove acceptRA, or set antispoof to false"
 	}
 	ends := 0
 	for _, p := range n.Chain() {

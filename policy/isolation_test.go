@@ -89,7 +89,7 @@ func TestCheckIsolation(t *testing.T) {
 			}
 		}
 	}
-	for options, want := range map[string]bool{`{"isolation": "strict", "acceptRA": true}`: false, `{"isolation": "strict", "acceptRA": true, "antispoof": false}`: true, `{"acceptRA": true}`: true} {
+	for options, want := range map[string]bool{`{"isolation": "strict", "acceptRA": true}`: false, `{"isolation": "strict", "acceptRA": true, "antispoof": false}`: true, `{"acceptRA": true}`: true, `{"isolation": "strict", "acceptRA": true, "awaitRA": true}`: true} {
 		if err := CheckIsolation(network(t, "n", options, bridge), inProcess); (err == nil) != want {
 			t.Errorf("%s: %v", options, err)
 		}

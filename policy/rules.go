@@ -67,6 +67,9 @@ type Rules struct {
 	// AcceptRA is not a rule: interfaces on the network accept IPv6 router
 	// advertisements. False: they ignore them. For networks only.
 	AcceptRA bool `json:"acceptRA,omitempty"`
+	// AwaitRA is not a rule: an attachment to the network waits until router advertisements have given its interface an address, which
+	// is on record from then on. False: such addresses come and go. For networks with AcceptRA only.
+	AwaitRA bool `json:"awaitRA,omitempty"`
 	// IPv6 is not a rule: with IPv6Off, interfaces on the network, which gives them no IPv6 addresses, and their ends on the
 	// host have no link-local ones either. Empty or IPv6LinkLocal: as the kernel makes them. For networks only.
 	IPv6 string `json:"ipv6,omitempty"`
@@ -129,6 +132,9 @@ func (s Source) validate() error {
 	case "", isolation.None, isolation.Network, isolation.Strict:
 	default:
 		return fmt.Errorf("policy in %s: isolation %q: want %q, %q or %q", s.File, s.Isolation, isolation.None, isolation.Network, isolation.Strict)
+	}
+	if s.AwaitRA && !s.AcceptRA {
+		return fmt.Errorf("policy in %s: awaitRA true: want acceptRA true, too: without, interfaces ignore router advertisements", s.File)
 	}
 	if s.Level() == isolation.None && !s.ReachedByHost() {
 		return fmt.Errorf("policy in %s: fromHost false: want isolation %q or %q, too: without, others reach what the host does not", s.File, isolation.Network, isolation.Strict)

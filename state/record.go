@@ -6,6 +6,7 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -196,6 +197,10 @@ type Attachment struct {
 	// AcceptRA is whether its interface was set to accept IPv6 router advertisements, or to
 	// ignore them. nil: it is left to a plugin, or the record is of an earlier build.
 	AcceptRA *bool `json:"acceptRA,omitempty"`
+	// AwaitRA is whether Advertised are on record: those addresses that router advertisements have given its interface, as it was seen
+	// last.
+	AwaitRA    bool           `json:"awaitRA,omitempty"`
+	Advertised []netip.Prefix `json:"advertised,omitempty"`
 	// IPv6Off is whether its interface and the end of it on the host were made without IPv6.
 	IPv6Off bool `json:"ipv6Off,omitempty"`
 	// StrictARP is whether its interface answers ARP for its own addresses alone.

@@ -26,7 +26,7 @@ func member(of state.Allocation, a state.Attachment, levels networkLevels) (m fi
 		Member: isolation.Member{
 			ID: a.ContainerID, Network: a.Network, Level: level.Level, NoHost: level.NoHost,
 			Namespace: of.Identity.Namespace, Job: of.Identity.Job, Group: of.Identity.Group,
-			Addresses: i.Addresses, Link: i.Bridge,
+			Addresses: append(slices.Clip(i.Addresses), ownAdvertised(a, i.MAC)...), Link: i.Bridge,
 		},
 		End: i.End, Bridge: i.Bridge, Antispoof: level.Antispoof,
 	}

@@ -57,11 +57,11 @@ func parse(c *plugin.Call, previous *current.Result) (*config, error) {
 	if err := c.Load(conf); err != nil {
 		return nil, err
 	}
-	if conf.Master.Link == "" && previous != nil {
+	if conf.Link == "" && previous != nil {
 		if len(previous.Interfaces) != 1 || previous.Interfaces[0].Name == "" {
 			return nil, errors.New("chained master failure. PrevResult lacks a single named interface")
 		}
-		conf.Master.Link = previous.Interfaces[0].Name
+		conf.Link = previous.Interfaces[0].Name
 	}
 	return conf, conf.UseDefaultRoute(c.Netns)
 }
@@ -84,7 +84,7 @@ func add(c *plugin.Call) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	inside, err := conf.Master.Add(c, netns, &netlink.IPVlan{LinkAttrs: conf.Attrs(c, netns), Mode: mode})
+	inside, err := conf.Add(c, netns, &netlink.IPVlan{LinkAttrs: conf.Attrs(c, netns), Mode: mode})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func check(c *plugin.Call) error {
 	if err := c.Load(conf); err != nil {
 		return err
 	}
-	if conf.Master.Link != "" { // that of no name is the operator's to choose again
+	if conf.Link != "" { // that of no name is the operator's to choose again
 		if err := conf.Require(c.Netns); err != nil {
 			return err
 		}

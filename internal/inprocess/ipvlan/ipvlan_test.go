@@ -36,7 +36,7 @@ func TestMaster(t *testing.T) {
 		"one without a name": {"", made(""), "", true},
 	} {
 		conf, err := parse(&plugin.Call{Config: []byte("{" + test.keys + "}")}, test.previous)
-		if (err != nil) != test.refused || err == nil && conf.Master.Link != test.want {
+		if (err != nil) != test.refused || err == nil && conf.Link != test.want {
 			t.Errorf("%s: %+v, %v, want %q", name, conf, err, test.want)
 		}
 	}

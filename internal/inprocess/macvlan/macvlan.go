@@ -81,7 +81,7 @@ func add(c *plugin.Call) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	inside, err := conf.Master.Add(c, netns, link)
+	inside, err := conf.Add(c, netns, link)
 	if err != nil {
 		return nil, err
 	}

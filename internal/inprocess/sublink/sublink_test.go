@@ -49,7 +49,9 @@ func attachment(t *testing.T) (*plugin.Call, ns.NetNS) {
 	return &plugin.Call{
 		Ctx: t.Context(), Changes: &plugin.Changes{}, ContainerID: "c", IfName: "net1", Netns: fmt.Sprint("/proc/self/fd/", namespace.Fd()), Version: "1.0.0",
 		Config: []byte(`{"cniVersion": "1.0.0", "name": "n", "type": "vlan", "ipam": {"type": "own"}}`),
-		IPAM: func(string) (plugin.Type, bool) { return plugin.Type{Del: func(*plugin.Call) error { return nil }}, true },
+		IPAM: func(string) (plugin.Type, bool) {
+			return plugin.Type{Del: func(*plugin.Call) error { return nil }}, true
+		},
 	}, namespace
 }
 

@@ -44,7 +44,7 @@ func parse(c *plugin.Call) (*config, error) {
 		return nil, err
 	}
 	switch {
-	case conf.Master.Link == "":
+	case conf.Link == "":
 		return nil, errors.New("master is missing: want the link of the host that the VLAN is on")
 	case conf.VLANID < 0 || conf.VLANID > maxID:
 		return nil, fmt.Errorf("vlanId %d: want 0 to %d", conf.VLANID, maxID)
@@ -65,7 +65,7 @@ func add(c *plugin.Call) (*current.Result, error) {
 		return nil, fmt.Errorf("failed to open netns %q: %w", c.Netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	inside, err := conf.Master.Add(c, netns, &netlink.Vlan{LinkAttrs: conf.Attrs(c, netns), VlanId: conf.VLANID})
+	inside, err := conf.Add(c, netns, &netlink.Vlan{LinkAttrs: conf.Attrs(c, netns), VlanId: conf.VLANID})
 	if err != nil {
 		return nil, conf.explain(err)
 	}
@@ -80,7 +80,7 @@ func (conf *config) explain(err error) error {
 	if !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	return fmt.Errorf("VLAN %d of %s has its only interface already, on the host or in another allocation; for several, want a network of type macvlan on a link of that VLAN: %w", conf.VLANID, conf.Master.Link, err)
+	return fmt.Errorf("VLAN %d of %s has its only interface already, on the host or in another allocation; for several, want a network of type macvlan on a link of that VLAN: %w", conf.VLANID, conf.Link, err)
 }
 
 func check(c *plugin.Call) error {

@@ -51,7 +51,7 @@ func TestCompare(t *testing.T) {
 // TestSecondInterface: what the kernel says of a VLAN that has its interface is explained, all else stays.
 func TestSecondInterface(t *testing.T) {
 	conf := &config{VLANID: 100}
-	conf.Master.Link = "eno1"
+	conf.Link = "eno1"
 	taken := conf.explain(fmt.Errorf("failed to create vlan: %w", unix.EEXIST))
 	if !errors.Is(taken, unix.EEXIST) || !strings.Contains(taken.Error(), "VLAN 100 of eno1") || !strings.Contains(taken.Error(), "macvlan") {
 		t.Errorf("got %v", taken)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -269,7 +270,7 @@ func (n Attachment) values() []string {
 	for _, a := range n.Addresses {
 		words = append(words, a.String())
 	}
-	for _, p := range n.Ports {
+	for _, p := range allocation.Ranges(n.Ports) {
 		words = append(words, p.String())
 	}
 	if n.Task != "" {

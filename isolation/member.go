@@ -18,6 +18,8 @@ type Member struct {
 	NoHost bool
 	// Namespace, Job and Group are the allocation's in the orchestrator; empty: unknown.
 	Namespace, Job, Group string
+	// Index is its number in the group, which rules are not about. Nil: unknown.
+	Index *uint32
 	// Addresses are those of the attachment.
 	Addresses []netip.Addr
 	// Link is the interface of the host by which its packets are routed: the bridge, or the end of a ptp pair. Empty: it

@@ -18,9 +18,9 @@ import (
 // allocationStub has the fields of an allocation that Live needs. The answer has
 // the whole job of each allocation.
 type allocationStub struct {
-	ID, JobID, TaskGroup string
-	ClientStatus         string
-	Job                  *api.Job
+	ID, Name, JobID, TaskGroup string
+	ClientStatus               string
+	Job                        *api.Job
 }
 
 // selects reports whether the job of an allocation selects networks.
@@ -116,20 +116,31 @@ func (c *Client) warnUnread(allocations []allocationStub) {
 	c.unread = unread
 }
 
-// sort returns which allocations live, and keeps the others for Ended.
+// sort returns which allocations live, and keeps their numbers for Indexes and the others for Ended.
 func (c *Client) sort(allocations []allocationStub) map[string]bool {
-	live, ended := map[string]bool{}, []string{}
+	live, ended, indexes := map[string]bool{}, []string{}, map[string]int{}
 	for _, a := range allocations {
 		if a.ended() {
 			ended = append(ended, a.ID)
-		} else {
-			live[a.ID] = true
+			continue
+		}
+		live[a.ID] = true
+		if index, ok := state.NomadIndex(a.Name); ok {
+			indexes[a.ID] = index
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended = ended
+	c.ended, c.indexes = ended, indexes
 	return live
+}
+
+// Indexes returns the numbers in their groups of the allocations on this host that lived when Live was last asked, or Watch had its
+// last answer, by ID. The map does not change.
+func (c *Client) Indexes() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.indexes
 }
 
 // Ended returns the IDs of the allocations on this host that had ended when Live was

@@ -84,8 +84,8 @@ func self() map[string]any {
 
 func TestLive(t *testing.T) {
 	allocations := []*api.Allocation{
-		{ID: "running", ClientStatus: "running"}, {ID: "pending", ClientStatus: "pending"}, {ID: "lost", ClientStatus: "lost"},
-		{ID: "unknown", ClientStatus: "unknown"}, {ID: "complete", ClientStatus: "complete"}, {ID: "failed", ClientStatus: "failed"},
+		{ID: "running", Name: "web.g[12]", ClientStatus: "running"}, {ID: "pending", ClientStatus: "pending"}, {ID: "lost", ClientStatus: "lost"},
+		{ID: "unknown", ClientStatus: "unknown"}, {ID: "complete", Name: "web.g[3]", ClientStatus: "complete"}, {ID: "failed", ClientStatus: "failed"},
 	}
 	s := serve(t, map[string]any{
 		"/v1/agent/self":                      self(),
@@ -97,6 +97,9 @@ func TestLive(t *testing.T) {
 	want := map[string]bool{"running": true, "pending": true, "lost": true, "unknown": true}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	if diff := cmp.Diff(map[string]int{"running": 12}, c.Indexes()); diff != "" {
+		t.Error(diff)
 	}
 	if ended := c.Ended(); !slices.Equal(ended, []string{"complete", "failed"}) {
 		t.Errorf("ended: %q", ended)

@@ -6,6 +6,7 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -329,6 +330,13 @@ func IsNomadID(id string) bool {
 		}
 	}
 	return len(id) == 36
+}
+
+// NomadIndex returns the number of an allocation in its group by Nomad's name of it, such as job.group[3].
+func NomadIndex(name string) (int, bool) {
+	digits, ok := strings.CutSuffix(name[strings.LastIndexByte(name, '[')+1:], "]")
+	index, err := strconv.ParseUint(digits, 10, 31)
+	return int(index), ok && err == nil
 }
 
 func validateForm(id string) error {

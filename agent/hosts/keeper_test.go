@@ -240,3 +240,29 @@ func TestRun(t *testing.T) {
 		h.require(map[string]string{"a-0": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net, 10.0.0.4 web-2.net"})
 	})
 }
+
+// TestPause: what keeping the files costs is bounded, whatever happens on the host.
+func TestPause(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	h.require(nil)
+	if data, err := os.ReadFile(h.path("a-0")); err != nil || h.bytes != len(data) {
+		t.Errorf("%d bytes are counted, of %d, %v", h.bytes, len(data), err)
+	}
+	if h.require(nil); h.bytes != 0 {
+		t.Errorf("%d bytes are counted without a change", h.bytes)
+	}
+	for _, test := range []struct {
+		took  time.Duration
+		bytes int
+		err   error
+		want  time.Duration
+	}{
+		{0, 0, nil, time.Second}, {time.Millisecond, 1000, nil, time.Second}, {300 * time.Millisecond, 1000, nil, 6 * time.Second},
+		{0, 40 << 20, nil, 10 * time.Second}, {0, 0, errors.New("disk full"), 10 * time.Second}, {time.Second, 0, errors.New("disk full"), 20 * time.Second},
+	} {
+		if got := pauseAfter(test.took, test.bytes, test.err); got != test.want {
+			t.Errorf("after %s, %d bytes and %v: %s, want %s", test.took, test.bytes, test.err, got, test.want)
+		}
+	}
+}

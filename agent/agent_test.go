@@ -32,6 +32,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
@@ -78,7 +79,7 @@ func (e *scripted) Details(ctx context.Context, id string) ([]hook.Details, erro
 	return []hook.Details{{
 		Network: "web", Interface: "eth0", ContainerID: id, Executor: state.InProcess, CNIVersion: "1.0.0", Plugins: []string{"bridge"}, Updated: time.Unix(1, 0).UTC(),
 		Rules:  []hook.Rule{{Program: "nft", Table: "ip a", Chain: "b", Rule: "c", Present: true}},
-		Leases: []hook.Lease{{Address: netip.MustParseAddr("10.0.0.2"), Plugin: "host-local", Pool: "web", Block: netip.MustParsePrefix("10.0.0.0/26"), Since: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(), Problem: "d"}}, RulesError: "e",
+		Leases: []hook.Lease{{Address: netip.MustParseAddr("10.0.0.2"), Plugin: "host-local", Pool: "web", Block: netip.MustParsePrefix("10.0.0.0/26"), Since: time.Unix(1, 0).UTC(), Expires: time.Unix(2, 0).UTC(), Problem: "d"}}, RulesError: "e", Traffic: &allocation.Traffic{ReceivedBytes: 1, SentBytes: 2},
 	}}, nil
 }
 

@@ -47,7 +47,7 @@ func (c *Conflist) Keep(ctx context.Context) {
 	deaf := func(err error) {
 		c.Logger.Error("the conflist is not updated after changes of its source", "path", c.Path, "error", err)
 	}
-	watch.Follow(ctx, c.watched(), deaf, c.once)
+	watch.Follow(ctx, watch.Quiet, c.watched(), deaf, c.once)
 }
 
 func (c *Conflist) watched() []string {

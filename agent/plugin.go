@@ -34,9 +34,8 @@ const PluginName = cniplugin.Name
 
 // NetworkSource reads the networks that a job selects outside of the CNI call.
 type NetworkSource interface {
-	// Networks returns whose an allocation is, and its networks; neither for an allocation
-	// that is not the orchestrator's.
-	Networks(ctx context.Context, id string) (policy.Identity, []selection.Element, error)
+	// Networks returns whose an allocation is, its networks, and what its job leaves of their traffic.
+	Networks(ctx context.Context, id string) (selection.Job, error)
 	// Forget drops the stored networks of an allocation that has ended.
 	Forget(id string) error
 }
@@ -201,21 +200,39 @@ func (p *Plugin) jobArgs(ctx context.Context, env map[string]string, keys map[st
 	}
 	ctx, stop := limitRead(ctx, keys["timeout"])
 	defer stop()
-	identity, networks, err := p.JobNetworks.Networks(ctx, env["CNI_CONTAINERID"])
+	job, err := p.JobNetworks.Networks(ctx, env["CNI_CONTAINERID"])
 	if err != nil {
 		return nil, err
 	}
-	added := map[string]json.RawMessage{}
-	if identity != (policy.Identity{}) {
-		added["identity"], err = json.Marshal(identity)
-	}
-	if len(networks) > 0 && err == nil {
-		added["networks"], err = json.Marshal(networks)
-	}
+	added, err := argsOf(job)
 	if err != nil {
 		return nil, err
 	}
 	return added, addArgs(keys, added)
+}
+
+// argsOf is what args.cni has of a job.
+func argsOf(job selection.Job) (added map[string]json.RawMessage, err error) {
+	all := map[string]any{}
+	if job.Identity != (policy.Identity{}) {
+		all["identity"] = job.Identity
+	}
+	if len(job.Networks) > 0 {
+		all["networks"] = job.Networks
+	}
+	if job.Narrowing.Ingress != "" {
+		all["ingress"] = job.Narrowing.Ingress
+	}
+	if job.Narrowing.Egress != "" {
+		all["egress"] = job.Narrowing.Egress
+	}
+	added = map[string]json.RawMessage{}
+	for key, value := range all {
+		if added[key], err = json.Marshal(value); err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
 }
 
 // limitRead has a read end before the caller's time is over, which is the key timeout of the plugin

@@ -27,15 +27,16 @@ import (
 // has none. It records the forgotten IDs.
 type noted struct{ forgotten []string }
 
-func (n *noted) Networks(_ context.Context, id string) (policy.Identity, []selection.Element, error) {
-	who := policy.Identity{Namespace: "prod", Job: "db"}
-	switch id {
+func (n *noted) Networks(_ context.Context, id string) (j selection.Job, err error) {
+	switch who := (policy.Identity{Namespace: "prod", Job: "db"}); id {
 	case "a":
-		return who, []selection.Element{{Name: "storage", Interface: "net5"}}, nil
+		j = selection.Job{Identity: who, Networks: []selection.Element{{Name: "storage", Interface: "net5"}}}
 	case "n":
-		return who, nil, nil
+		j = selection.Job{Identity: who}
+	case "narrow":
+		j = selection.Job{Identity: who, Narrowing: selection.Narrowing{Ingress: "5432/tcp", Egress: "dns"}}
 	}
-	return policy.Identity{}, nil, nil
+	return j, nil
 }
 
 func (n *noted) Forget(id string) error {
@@ -62,6 +63,7 @@ func TestPluginCall(t *testing.T) {
 	for _, test := range []struct{ command, id, config, want string }{
 		{"ADD", "a", `{"type": "allocnet-cni", "agent": {"socket": "/x"}}`, `{"args": {"cni": {"identity": {"namespace": "prod", "job": "db"}, "networks": [{"name": "storage", "interface": "net5"}]}}, "type": "allocnet-cni"}`},
 		{"ADD", "n", `{"type": "allocnet-cni"}`, `{"args": {"cni": {"identity": {"namespace": "prod", "job": "db"}}}, "type": "allocnet-cni"}`},
+		{"ADD", "narrow", `{"type": "allocnet-cni"}`, `{"args": {"cni": {"identity": {"namespace": "prod", "job": "db"}, "ingress": "5432/tcp", "egress": "dns"}}, "type": "allocnet-cni"}`},
 		{"ADD", "b", `{"type": "allocnet-cni", "agent": {"mode": "require", "jobNetworks": true}}`, `{"type": "allocnet-cni"}`},
 		{"ADD", "a", `{"type": "allocnet-cni", "args": {"cni": {"x": 1}, "y": {"z": 2}}}`, `{"args": {"cni": {"identity": {"namespace": "prod", "job": "db"}, "networks": [{"name": "storage", "interface": "net5"}], "x": 1}, "y": {"z": 2}}, "type": "allocnet-cni"}`},
 		{"ADD", "b", `{"type": "allocnet-cni"}`, `{"type": "allocnet-cni"}`},
@@ -94,9 +96,9 @@ func TestPluginCall(t *testing.T) {
 // silent is a Nomad that does not answer.
 type silent struct{ NetworkSource }
 
-func (silent) Networks(ctx context.Context, _ string) (policy.Identity, []selection.Element, error) {
+func (silent) Networks(ctx context.Context, _ string) (selection.Job, error) {
 	<-ctx.Done()
-	return policy.Identity{}, nil, context.Cause(ctx)
+	return selection.Job{}, context.Cause(ctx)
 }
 
 // TestSilentNomad: the caller hears that Nomad does not answer while it still waits.

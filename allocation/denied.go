@@ -38,7 +38,7 @@ type DeniedFlow struct {
 	Protocol string `json:"protocol,omitempty"`
 	// Port is the destination's. 0: there is none, or it is not known.
 	Port uint16 `json:"port,omitempty"`
-	// Reason is egress, host, network, strict or forged.
+	// Reason is narrowed, egress, host, network, strict or forged.
 	Reason string `json:"reason"`
 }
 

@@ -28,6 +28,14 @@ type Details struct {
 	// RulesError is why not all rules are known. Empty: they are.
 	RulesError string  `json:"rulesError,omitempty"`
 	Leases     []Lease `json:"leases,omitempty"`
+	// Traffic is what its interface has counted. Nil: it is not known.
+	Traffic *Traffic `json:"traffic,omitempty"`
+}
+
+// Traffic is what an interface has counted since the kernel made it.
+type Traffic struct {
+	ReceivedBytes uint64 `json:"receivedBytes"`
+	SentBytes     uint64 `json:"sentBytes"`
 }
 
 // Executor is what executes the plugins of an attachment: in-process or plugins.
@@ -48,7 +56,7 @@ type Rule struct {
 // Lease is that of an address from a pool of host-local or allocnet-ipam, or of a DHCP server.
 type Lease struct {
 	Address netip.Addr `json:"address"`
-	// Plugin is host-local, allocnet-ipam or dhcp.
+	// Plugin is host-local, allocnet-ipam or dhcp, or slaac for what router advertisements have given.
 	Plugin string `json:"plugin"`
 	// Pool is the name of the pool of allocnet-ipam, and the network for others.
 	Pool string `json:"pool"`

@@ -6,6 +6,7 @@ package allocation
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,4 +62,24 @@ func (r PortRange) String() string {
 		return strconv.Itoa(r.First)
 	}
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// Ranges returns mappings for people: those of consecutive ports are one. Plugins have one for each port, and so has a job with
+// a label for each.
+func Ranges(mappings []PortMapping) (ranges []PortMapping) {
+	for _, m := range mappings {
+		at := slices.IndexFunc(ranges, func(r PortMapping) bool { return r.isContinuedBy(m) })
+		if at < 0 {
+			ranges = append(ranges, m)
+			continue
+		}
+		ranges[at].LastHostPort = max(m.HostPort, m.LastHostPort)
+	}
+	return ranges
+}
+
+// isContinuedBy tells whether the ports of another mapping are those after this one's, on both sides.
+func (m PortMapping) isContinuedBy(next PortMapping) bool {
+	return m.HostIP == next.HostIP && m.Protocol == next.Protocol &&
+		int(next.HostPort) == m.HostPorts().Last+1 && int(next.ContainerPort) == m.ContainerPorts().Last+1
 }

@@ -5,6 +5,8 @@ package allocation
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -43,6 +45,32 @@ func TestMappingOfARange(t *testing.T) {
 	for port, want := range map[int32]bool{9: false, 10: true, 12: true, 13: false} {
 		if m.Has(port) != want {
 			t.Errorf("%d: %t", port, m.Has(port))
+		}
+	}
+}
+
+// TestRanges: consecutive ports are one, if both sides, the protocol and the address of the host are.
+func TestRanges(t *testing.T) {
+	single := func(host, container int32, protocol, ip string) PortMapping {
+		return PortMapping{HostPort: host, ContainerPort: container, Protocol: protocol, HostIP: ip}
+	}
+	for want, given := range map[string][]PortMapping{
+		"": nil,
+		"8000-8002->80-82/tcp, 8000-8001->80-81/udp": {
+			single(8000, 80, "tcp", ""), single(8000, 80, "udp", ""), single(8001, 81, "tcp", ""), single(8001, 81, "udp", ""), single(8002, 82, "tcp", ""),
+		},
+		"8000->80/tcp, 8001->82/tcp, 8002->83/udp, 10.0.0.1:8003->84/tcp, 8005->86/tcp": {
+			single(8000, 80, "tcp", ""), single(8001, 82, "tcp", ""), single(8002, 83, "udp", ""), single(8003, 84, "tcp", "10.0.0.1"), single(8005, 86, "tcp", ""),
+		},
+		"10-15->10-15/tcp": {{HostPort: 10, LastHostPort: 12, ContainerPort: 10, Protocol: "tcp"}, single(13, 13, "tcp", ""), {HostPort: 14, LastHostPort: 15, ContainerPort: 14, Protocol: "tcp"}},
+	} {
+		before := slices.Clone(given)
+		var got []string
+		for _, r := range Ranges(given) {
+			got = append(got, r.String())
+		}
+		if text := strings.Join(got, ", "); text != want || !slices.Equal(before, given) {
+			t.Errorf("%v are %s, want %s", given, text, want)
 		}
 	}
 }

@@ -109,11 +109,17 @@ type pluginConf struct {
 	// FirewalldZone is of the plugin firewall.
 	FirewalldZone string `json:"firewalldZone"`
 
-	IPAM struct {
-		Type    string `json:"type"`
-		DataDir string `json:"dataDir"`
-		Pool    string `json:"pool"`
-	} `json:"ipam"`
+	IPAM ipamConf `json:"ipam"`
+	// PublishAddress is of the plugin portmap.
+	PublishAddress struct {
+		IPAM ipamConf `json:"ipam"`
+	} `json:"publishAddress"`
+}
+
+type ipamConf struct {
+	Type    string `json:"type"`
+	DataDir string `json:"dataDir"`
+	Pool    string `json:"pool"`
 }
 
 // pluginConfs returns the plugin configurations of a conflist. One that cannot
@@ -124,6 +130,11 @@ func pluginConfs(conflist json.RawMessage) []pluginConf {
 	}
 	if json.Unmarshal(conflist, &c) != nil {
 		return nil
+	}
+	for _, p := range c.Plugins {
+		if p.PublishAddress.IPAM.Type != "" { // its leases are as those of a plugin of their own
+			c.Plugins = append(c.Plugins, pluginConf{Type: p.Type, IPAM: p.PublishAddress.IPAM})
+		}
 	}
 	return c.Plugins
 }

@@ -143,7 +143,9 @@ func (c *Catalog) Lookup(name string) (*Network, error) {
 		if n.Name == name {
 			return n, nil
 		}
-		known = append(known, n.Name)
+		if !n.IsOwn() { // which is not what was meant
+			known = append(known, n.Name)
+		}
 	}
 	slices.Sort(known)
 	return nil, &NotFoundError{Name: name, Dirs: c.Dirs, Known: known, Broken: c.Broken}

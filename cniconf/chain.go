@@ -99,6 +99,9 @@ func (p Plugin) HasEnd() bool { return p.Type == "bridge" && p.VLAN == 0 || p.Ty
 // Masquerades tells whether packets that leave the plugin's network get an address of the host.
 func (p Plugin) Masquerades() bool { return p.IPMasq && (p.Type == "bridge" || p.Type == "ptp") }
 
+// MapsPorts tells whether the plugin publishes ports that an attachment asks for.
+func (p Plugin) MapsPorts() bool { return p.Type == "portmap" && p.Capabilities["portMappings"] }
+
 // isGateway tells whether the plugin gives the host an address in the network's subnets, and routes for them.
 func (p Plugin) isGateway() bool {
 	return p.Type == "ptp" || p.Type == "bridge" && p.Bridge != "" && (p.IsGateway || p.IsDefaultGateway)

@@ -54,6 +54,25 @@ type MultiAgent struct {
 	JobNetworks bool `json:"jobNetworks,omitempty"`
 }
 
+// OwnPlugin is the CNI plugin that runs the engine.
+const OwnPlugin = "allocnet-cni"
+
+// IsOwn tells whether OwnPlugin makes the network: it is what jobs name as cni/NAME, and attaches other networks.
+func (n *Network) IsOwn() bool { return slices.Contains(n.PluginTypes(), OwnPlugin) }
+
+// AllocDir returns the Nomad client's alloc_dir, as a network of OwnPlugin has it. Empty: none has one.
+func (c *Catalog) AllocDir() string {
+	for _, n := range c.Networks {
+		for _, plugin := range n.List.Plugins {
+			var own multiPlugin
+			if json.Unmarshal(plugin.Bytes, &own) == nil && own.Type == OwnPlugin && own.AllocDir != "" {
+				return own.AllocDir
+			}
+		}
+	}
+	return ""
+}
+
 // multiVersion is the highest version with which Nomad always calls DEL: with
 // 1.1.0 it skips DEL when STATUS fails.
 const multiVersion = "1.0.0"
@@ -94,7 +113,7 @@ func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 		return nil, err
 	}
 	plugin := multiPlugin{
-		Type: "allocnet-cni", Capabilities: primary.forwardedCapabilities(), Primary: m.Primary, Networks: m.Networks,
+		Type: OwnPlugin, Capabilities: primary.forwardedCapabilities(), Primary: m.Primary, Networks: m.Networks,
 		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, Executor: m.Executor, StateDir: m.StateDir, AllocDir: m.AllocDir, Identity: m.Identity, Agent: m.Agent,
 	}
 	if m.Name == m.Primary {

@@ -59,6 +59,18 @@ func (p Plugin) pool(network string) (Pool, bool) {
 	return Pool{}, false
 }
 
+// PublishAddress returns the configuration of the addresses that the network publishes ports on, with the key "ipam" as a plugin; nil
+// if it has none.
+func (n *Network) PublishAddress() json.RawMessage {
+	var options struct {
+		PublishAddress json.RawMessage `json:"publishAddress"`
+	}
+	if json.Unmarshal(n.Options.Data, &options) != nil {
+		return nil // the policy reports the mistake
+	}
+	return options.PublishAddress
+}
+
 func localPool(config []byte, network string) (Pool, bool) {
 	var conf struct {
 		DataDir string           `json:"dataDir"`

@@ -27,8 +27,19 @@ type Edit struct {
 	CNIArgs map[string]any
 	// EgressAddresses are those that packets leave the host with, for the plugins that masquerade them.
 	EgressAddresses []netip.Addr
+	// PublishAddress is what ports are published on, for the plugin portmap. Nil: the addresses of the host.
+	PublishAddress *PublishAddress
 	// Marker replaces the top-level key "allocnet".
 	Marker json.RawMessage
+}
+
+// PublishAddress are addresses of a pool that the host has while it runs an allocation.
+type PublishAddress struct {
+	Addresses []netip.Addr `json:"addresses"`
+	// Interface of the host gets the addresses.
+	Interface string `json:"interface"`
+	// IPAM configures the pool.
+	IPAM json.RawMessage `json:"ipam"`
 }
 
 // object keeps values as they are written, so that numbers and unknown keys are
@@ -53,7 +64,7 @@ func (n *Network) Render(e Edit) ([]byte, error) {
 			plugins[i]["mtu"] = json.RawMessage(strconv.Itoa(mtu))
 			withMTU++
 		}
-		if err := e.addEgress(plugins[i], n.Chain()[i]); err != nil {
+		if err := e.addAddresses(plugins[i], n.Chain()[i]); err != nil {
 			return nil, err
 		}
 		if err := mergeArgs(plugins[i], e.CNIArgs); err != nil {
@@ -69,10 +80,13 @@ func (n *Network) Render(e Edit) ([]byte, error) {
 	return assemble(list, plugins, n.List.CNIVersion, e.Marker)
 }
 
-// addEgress gives a plugin its key egressAddress, which only this program reads, and which no file has.
-func (e Edit) addEgress(to object, p Plugin) (err error) {
+// addAddresses gives a plugin its keys egressAddress and publishAddress, which only this program reads, and which no file has.
+func (e Edit) addAddresses(to object, p Plugin) (err error) {
 	if len(e.EgressAddresses) > 0 && p.Masquerades() {
 		to["egressAddress"], err = json.Marshal(e.EgressAddresses)
+	}
+	if err == nil && e.PublishAddress != nil && p.MapsPorts() {
+		to["publishAddress"], err = json.Marshal(e.PublishAddress)
 	}
 	return err
 }

@@ -144,14 +144,15 @@ func (u Usable) All() iter.Seq2[*Network, error] {
 }
 
 // Split returns the networks that can be attached, and an error for each other
-// network and each broken file.
+// network and each broken file. Those of OwnPlugin are neither.
 func (u Usable) Split() (networks []*Network, problems []error) {
 	for n, err := range u.All() {
-		if err != nil {
+		switch {
+		case err != nil:
 			problems = append(problems, err)
-			continue
+		case !n.IsOwn():
+			networks = append(networks, n)
 		}
-		networks = append(networks, n)
 	}
 	for _, broken := range u.catalog.Broken {
 		problems = append(problems, broken)

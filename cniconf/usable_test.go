@@ -17,13 +17,16 @@ import (
 func usable(t *testing.T) Usable {
 	t.Helper()
 	plugins := t.TempDir()
-	if err := os.WriteFile(filepath.Join(plugins, "bridge"), nil, 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"bridge", OwnPlugin} {
+		if err := os.WriteFile(filepath.Join(plugins, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return load(t, map[string]string{
 		"10-a.conflist": `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "bridge"}]}`,
 		"20-b.conflist": `{"cniVersion": "1.0.0", "name": "b", "plugins": [{"type": "bridge", "ipam": {"type": "gone"}}]}`,
 		"30-c.conflist": `{`,
+		"40-m.conflist": `{"cniVersion": "1.0.0", "name": "m", "plugins": [{"type": "allocnet-cni", "primary": "a"}]}`,
 	}).Usable(Host{PluginDirs: []string{plugins}, HasLink: func(string) (bool, error) { return false, nil }})
 }
 
@@ -37,7 +40,7 @@ func TestUsableAll(t *testing.T) {
 			got[n.Name] = missing.Missing["gone"]
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"a": "", "b": "is not installed"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{"a": "", "b": "is not installed", "m": ""}, got); diff != "" {
 		t.Errorf("networks (-want +got):\n%s", diff)
 	}
 	for range usable(t).All() {
@@ -48,7 +51,7 @@ func TestUsableAll(t *testing.T) {
 func TestUsableSplit(t *testing.T) {
 	networks, problems := usable(t).Split()
 	if len(networks) != 1 || networks[0].Name != "a" {
-		t.Errorf("networks %v, want a alone", networks)
+		t.Errorf("networks %v, want a alone: m is what jobs name", networks)
 	}
 	if len(problems) != 2 || !strings.Contains(problems[0].Error(), `network "b": plugin "gone" is not installed`) || !strings.Contains(problems[1].Error(), "30-c.conflist:1:1: ") {
 		t.Errorf("problems %v, want the missing plugin, then the broken file", problems)

@@ -186,6 +186,9 @@ func (r *request) setup() (hook.Request, error) {
 	if s.Networks, err = selected(args, r.conf); err != nil {
 		return s, err
 	}
+	if s.Narrowing, err = narrowing(args, r.conf); err != nil {
+		return s, err
+	}
 	s.Primary = r.primary()
 	// A default network that the job selects itself is not attached twice.
 	s.Defaults = slices.DeleteFunc(slices.Clone(r.conf.defaults), func(e selection.Element) bool {

@@ -58,8 +58,8 @@ func selectionSources(args map[string]string, c *conf) ([]selectionSource, error
 		switch {
 		case selectsNetworks(key):
 			sources = append(sources, selectionSource{place: "args.cni", key: key, value: c.Args.CNI[key]})
-		case key != argIdentity:
-			return nil, invalid(fmt.Errorf("args.cni: %q: unknown key: want networks, or networks.NAME", key))
+		case key != argIdentity && !narrows(key):
+			return nil, invalid(fmt.Errorf("args.cni: %q: unknown key: want networks, networks.NAME, ingress or egress", key))
 		}
 	}
 	return sources, nil
@@ -77,8 +77,8 @@ func argSources(args map[string]string, c *conf) ([]selectionSource, error) {
 				return nil, err
 			}
 			sources = append(sources, selectionSource{place: "CNI_ARGS", key: key, value: text})
-		case !ignorable(key) && !slices.Contains(c.PassArgs, key):
-			return nil, badArg(key, "is unknown: want networks, or networks.NAME")
+		case !ignorable(key) && !narrows(key) && !slices.Contains(c.PassArgs, key):
+			return nil, badArg(key, "is unknown: want networks, networks.NAME, ingress or egress")
 		}
 	}
 	return sources, nil

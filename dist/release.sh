@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: MPL-2.0
 
 # Builds a release: for amd64 and arm64, or for those in ARCHITECTURES, the static
-# programs, the Debian and the RPM package and the SPDX bill of materials, and the
+# programs, their list for "allocnet version --verify", the Debian and the RPM package and the SPDX bill of materials, and the
 # checksums of all. One architecture has to be this machine's. The same commit and the same Go give the same bytes.
 # The version is that of internal/version; another in VERSION, as of a tag, is an error.
+# With SIGNING_KEY it is signed, and a repository (dist/gpg.sh, dist/repository.sh).
 # Usage: dist/release.sh SBOM-PROGRAM NFPM-PROGRAM OUTPUT-DIR
 set -euo pipefail
 umask 022
@@ -37,5 +38,7 @@ for architecture in $architectures; do
 	CGO_ENABLED=0 GOOS=linux GOARCH=$architecture "$sbom" allocnet "$version" "$bin" allocnet allocnet-cni allocnet-cni-engine allocnet-ipam >"$out/allocnet_${version}_linux_$architecture.spdx.json"
 	ARCHITECTURE=$architecture NATIVE=$programs/$(go env GOHOSTARCH)/allocnet dist/package.sh "$nfpm" "$bin" "$out"
 done
-cd "$out"
-sha256sum -- *.tar.gz *.deb *.rpm *.spdx.json >SHA256SUMS
+(cd "$out" && sha256sum -- *.tar.gz *.deb *.rpm *.sha256 *.spdx.json >SHA256SUMS)
+if [ -n "${SIGNING_KEY:-}" ]; then
+	dist/repository.sh "$out"
+fi

@@ -8,14 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/policy"
 )
-
-// ownPlugin is the plugin that enforces the rules.
-const ownPlugin = "allocnet-cni"
 
 // Exposed is a network with rules that Nomad offers itself: for a group with mode
 // = "cni/NAME" Nomad runs the plugins, and does not enforce the rules.
@@ -51,7 +47,7 @@ func FindExposed(nomadDir string, c *cniconf.Catalog, host policy.Source) ([]Exp
 	}
 	var exposed []Exposed
 	for _, n := range offered.Networks {
-		if slices.Contains(n.PluginTypes(), ownPlugin) {
+		if n.IsOwn() {
 			continue
 		}
 		sources := []*cniconf.Network{n}
@@ -109,7 +105,7 @@ func (d *Doctor) unread(r *Report, c *cniconf.Catalog) {
 		return
 	}
 	for _, n := range c.Networks {
-		if slices.Contains(n.PluginTypes(), ownPlugin) && filepath.Dir(n.Path) != filepath.Clean(d.NomadConfDir) {
+		if n.IsOwn() && filepath.Dir(n.Path) != filepath.Clean(d.NomadConfDir) {
 			r.addError(n.Path, fmt.Sprintf("Nomad does not read this directory, but %s: no job can use mode = \"cni/%s\"", d.NomadConfDir, n.Name),
 				"move the file to "+d.NomadConfDir+", or set cni_config_dir of the Nomad client")
 		}

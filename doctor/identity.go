@@ -20,7 +20,7 @@ func (d *Doctor) forgeable(r *Report, c *cniconf.Catalog) {
 	for _, n := range c.Networks {
 		if conf, found := ownConf(n); found && conf.Identity != "unknown" { // the default is that of Nomad
 			r.addError(n.Path, fmt.Sprintf("in Nomad %s a job can set the namespace and the job that rules see: with another namespace it gets networks that are denied to its own", d.NomadVersion),
-				fmt.Sprintf(`set "identity": "unknown" in the plugin configuration of %s, for example with allocnet conf generate, or upgrade Nomad to %s or later`, ownPlugin, nomad.Identity))
+				fmt.Sprintf(`set "identity": "unknown" in the plugin configuration of %s, for example with allocnet conf generate, or upgrade Nomad to %s or later`, cniconf.OwnPlugin, nomad.Identity))
 		}
 	}
 }
@@ -49,7 +49,7 @@ type ownPluginConf struct {
 func ownConf(n *cniconf.Network) (ownPluginConf, bool) {
 	for _, plugin := range n.List.Plugins {
 		var conf ownPluginConf
-		if json.Unmarshal(plugin.Bytes, &conf) == nil && conf.Type == ownPlugin {
+		if json.Unmarshal(plugin.Bytes, &conf) == nil && conf.Type == cniconf.OwnPlugin {
 			return conf, true
 		}
 	}

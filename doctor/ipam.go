@@ -253,12 +253,12 @@ func (p poolReport) addresses() {
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(p.InUse), netip.Addr.Compare) {
 		if (p.Config.Usable(a) || p.Config.IsReserved(a)) && p.Leases[a] == "" {
-			p.addError(a.String(), fmt.Sprintf("is configured in %s without a lease of pool %s: it may be assigned again", p.InUse[a], p.Config.Pool), "stop the allocation in this namespace")
+			p.addError(a.String(), fmt.Sprintf("is configured in %s without a lease of pool %s: it may be assigned again", p.InUse[a], p.Config.Pool), "stop the allocation in this namespace, or remove the address from this interface of the host")
 		}
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(p.Leases), netip.Addr.Compare) {
 		if p.InUse[a] == "" {
-			p.addWarning(a.String(), fmt.Sprintf("is leased to %s, and no namespace has it", p.Leases[a]), "allocnet gc, unless the allocation is being set up")
+			p.addWarning(a.String(), fmt.Sprintf("is leased to %s, and no namespace has it, nor an interface of the host", p.Leases[a]), "allocnet gc, unless the allocation is being set up")
 		}
 	}
 }

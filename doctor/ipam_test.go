@@ -167,7 +167,7 @@ func TestExaminePool(t *testing.T) {
 		},
 		"no namespace": {
 			func(f *poolFacts) { delete(f.InUse, netip.MustParseAddr("10.91.0.65")) },
-			[]string{"warning 10.91.0.65: is leased to a1 eth0, and no namespace has it | allocnet gc"},
+			[]string{"warning 10.91.0.65: is leased to a1 eth0, and no namespace has it, nor an interface of the host | allocnet gc"},
 		},
 		"unknown namespaces": {func(f *poolFacts) { f.InUse = nil }, nil},
 		"unknown leases":     {func(f *poolFacts) { f.Leases = nil }, nil},

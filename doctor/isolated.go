@@ -23,7 +23,7 @@ func (d *Doctor) isolatedBeside(r *Report, networks []network, f *forwarding.Fac
 	var found drops
 	for _, n := range networks {
 		p, err := policy.Of(n.Network)
-		if err != nil || n.by == "" || !p.Isolates() && len(rules.Egress) == 0 {
+		if err != nil || n.by == "" || !p.Isolates() && !p.Narrow && len(rules.Egress) == 0 {
 			continue
 		}
 		for _, subnet := range n.maskedSubnets() {
@@ -41,7 +41,7 @@ func (d *Doctor) isolatedBeside(r *Report, networks []network, f *forwarding.Fac
 // beside is what is beside the isolation of a subnet of a network.
 func (n network) beside(p policy.Rules, rules isolation.Rules, f *forwarding.Facts, subnet netip.Prefix) []forwarding.Obstacle {
 	isPair := n.by == forwarding.Pairs
-	isRouted := isPair && p.Level() == isolation.Network || p.Level() == isolation.Strict && len(rules.Allow) > 0 || len(rules.Egress) > 0
+	isRouted := isPair && p.Level() == isolation.Network || p.Level() == isolation.Strict && len(rules.Allow) > 0 || p.Narrow || len(rules.Egress) > 0
 	var found []forwarding.Obstacle
 	if isRouted || !isPair && p.Level() == isolation.Network {
 		found = f.Neighbours(subnet, n.by, isRouted)

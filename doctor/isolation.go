@@ -65,8 +65,8 @@ func (d *Doctor) learned(r *Report) {
 	}
 }
 
-// isIsolated tells whether a network keeps its attachments apart. Mistakes in its rules are reported as such.
+// isIsolated tells whether a network keeps its attachments apart, or those of some jobs. Mistakes in its rules are reported as such.
 func isIsolated(n *cniconf.Network) bool {
 	rules, err := policy.Of(n)
-	return err == nil && rules.Isolates()
+	return err == nil && (rules.Isolates() || rules.Narrow)
 }

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/version"
 )
 
@@ -32,7 +33,7 @@ func anyProgram(dirs []string) bool {
 const versionTimeout = 10 * time.Second
 
 // ownVersion is part of what allocnet-cni prints without CNI_COMMAND.
-var ownVersion = regexp.MustCompile(`CNI ` + ownPlugin + ` plugin v(\S+)`)
+var ownVersion = regexp.MustCompile(`CNI ` + cniconf.OwnPlugin + ` plugin v(\S+)`)
 
 // versionSkew reports an allocnet-cni of another release than this program: both read and
 // write the same records.
@@ -40,7 +41,7 @@ func versionSkew(ctx context.Context, r *Report, dirs []string) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	for _, dir := range dirs {
-		path := filepath.Join(dir, ownPlugin)
+		path := filepath.Join(dir, cniconf.OwnPlugin)
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}

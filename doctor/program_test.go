@@ -60,13 +60,13 @@ func TestVersionSkew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CNI_COMMAND", "ADD")
 			dir := t.TempDir()
-			script(t, filepath.Join(dir, ownPlugin), test.script)
+			script(t, filepath.Join(dir, cniconf.OwnPlugin), test.script)
 			r := &Report{}
 			versionSkew(t.Context(), r, []string{t.TempDir(), dir})
 			if test.want == "" {
 				requireProblems(t, r)
 			} else {
-				requireProblems(t, r, filepath.Join(dir, ownPlugin)+": "+test.want)
+				requireProblems(t, r, filepath.Join(dir, cniconf.OwnPlugin)+": "+test.want)
 			}
 		})
 	}

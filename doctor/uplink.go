@@ -26,6 +26,10 @@ func uplinks(r *Report, networks []network, uplink forwarding.Interface, links f
 			continue // reported with the keys
 		}
 		egressElsewhere(r, n, rules, own)
+		if p := rules.PublishAddress; p != nil && netns.Index(own, p.Interface) < 0 {
+			r.addError(n.Path, fmt.Sprintf("network %q publishes addresses on %s (\"publishAddress\"), which this host does not have: no allocation with ports is attached to it", n.Name, p.Interface),
+				"correct \"interface\" in "+n.Path)
+		}
 		if rules.Publish == policy.PublishBoth && !slices.ContainsFunc(own, hasBothFamilies) {
 			r.addWarning(n.Path, fmt.Sprintf("network %q publishes ports on both families (\"publish\": %q), and no interface of this host has addresses of both", n.Name, rules.Publish),
 				"give an interface of the host an address of the other family, or remove \"publish\" from "+n.Path)

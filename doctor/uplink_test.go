@@ -33,6 +33,7 @@ func TestUplink(t *testing.T) {
 		"the host's own address":  {`{"egressAddress": ["192.0.2.10", "2001:db8::10"]}`, uplink, []netns.Interface{eth0("192.0.2.10/24", "2001:db8::10/64")}, ""},
 		"an address of no one":    {`{"egressAddress": ["192.0.2.10", "2001:db8::10"]}`, uplink, []netns.Interface{eth0("192.0.2.10/24")}, "2001:db8::10"},
 		"of one rule":             {`{"egressAddress": [{"jobs": ["a"], "addresses": ["192.0.2.11"]}, {"addresses": ["192.0.2.10"]}]}`, uplink, []netns.Interface{eth0("192.0.2.10/24")}, "192.0.2.11"},
+		"an interface of no one":  {`{"publishAddress": {"addresses": "192.0.2.50", "interface": "eth9", "ipam": {"type": "allocnet-ipam", "pool": "p", "ranges": [{"subnet": "192.0.2.0/24"}], "reserved": ["192.0.2.50/32"]}}}`, uplink, []netns.Interface{eth0("192.0.2.10/24")}, "publishes addresses on eth9"},
 		"both families":           {`{"publish": "both"}`, uplink, []netns.Interface{eth0("192.0.2.10/24", "2001:db8::10/64")}, ""},
 		"families of two":         {`{"publish": "both"}`, uplink, []netns.Interface{eth0("192.0.2.10/24"), {Name: "eth1", Addresses: eth0("2001:db8::10/64").Addresses}}, "no interface of this host has addresses of both"},
 		"loopback has both":       {`{"publish": "both"}`, uplink, []netns.Interface{{Name: "lo", Addresses: eth0("127.0.0.1/8", "::1/128").Addresses}}, "no interface of this host has addresses of both"},

@@ -6,6 +6,7 @@ package e2e
 import (
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -104,4 +105,36 @@ func TestLongRouterAdvertisementsDuringAttach(t *testing.T) {
 	requireV6(t, "ra3", 1, false)
 	h.must("check", "ra3")
 	h.must("detach", "ra3")
+}
+
+// TestIsolatedAdvertisement: with isolation an attachment sends from the address that a router has it give itself, and from no other one of
+// its prefix.
+func TestIsolatedAdvertisement(t *testing.T) {
+	h := newHost(t)
+	sandbox.WriteFile(t, h.conf+"/83-apart.conflist", `{"cniVersion": "1.0.0", "name": "apart", "allocnet": {"isolation": "network", "acceptRA": true, "awaitRA": true}, "plugins": [
+		{"type": "bridge", "bridge": "apart0", "isGateway": true, "ipam": {"type": "host-local", "dataDir": "/run/apart-leases", "subnet": "10.98.0.0/24"}}]}`)
+	t.Cleanup(func() { sandbox.Run(t, "ip", "link", "del", "apart0") })
+	sandbox.Run(t, "ip", "link", "add", "apart0", "type", "bridge")
+	sandbox.Run(t, "ip", "link", "set", "apart0", "up")
+	sandbox.Run(t, "ip", "addr", "add", "fd00:98::1/64", "dev", "apart0", "nodad")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for ticker := time.NewTicker(200 * time.Millisecond); ; <-ticker.C {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = sandbox.Advertise("/proc/self/ns/net", "apart0", netip.MustParseAddr("fd00:98::")) // its address may not be ready
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	h.attach("apart1", "--primary", "apart")
+	sandbox.Run(t, "ip", "netns", "exec", "apart1", "busybox", "ping6", "-c", "1", "-W", "5", "fd00:98::1")
+	sandbox.Run(t, "ip", "-n", "apart1", "addr", "add", "fd00:98::66/64", "dev", "eth0", "nodad")
+	if out, err := exec.Command("ip", "netns", "exec", "apart1", "busybox", "ping6", "-c", "1", "-W", "1", "-I", "fd00:98::66", "fd00:98::1").CombinedOutput(); err == nil {
+		t.Errorf("another address is answered: %s", out)
+	}
+	h.must("detach", "apart1")
 }

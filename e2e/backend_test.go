@@ -37,7 +37,7 @@ var compared = []option{
 
 // unlike are the keys that are not compared, with the reason.
 var unlike = map[string]map[string]string{
-	"portmap": {"backend": "its values are compared"},
+	"portmap": {"backend": "its values are compared", "publishAddress": "only the engine sets it: TestPublishAddress of e2e/ipam"},
 	"bridge": {
 		"bridge": "each has one", "isDefaultGateway": "each has it", "isGateway": "as above", "ipMasqBackend": "its values are compared", "egressAddress": "only the engine sets it: TestEgressAddress",
 		"vlan": "not every kernel has it", "preserveDefaultVlan": "as above", "vlanTrunk": "the allocation would have to tag its packets", "disableContainerInterface": "there are no packets",

@@ -107,7 +107,8 @@ func TestDamagedLives(t *testing.T) {
 
 // damagedJournals yields what may become of a journal.
 func damagedJournals(whole []byte) iter.Seq2[string, []byte] {
-	const step = 311 // of bytes; package state cuts at each
+	const step = 997 // of bytes; package state cuts at each
+	const sizes = 311
 	return func(yield func(string, []byte) bool) {
 		yield("huge", slices.Concat(whole, bytes.Repeat([]byte("x"), 1<<20)))
 		yield("zeros", make([]byte, len(whole)))
@@ -116,7 +117,7 @@ func damagedJournals(whole []byte) iter.Seq2[string, []byte] {
 				continue
 			}
 			yield(fmt.Sprintf("cut at %d", at), whole[:at])
-			if at > step { // the size may be smaller than it was
+			if at > sizes { // the size may be smaller than it was
 				flipped := slices.Clone(whole)
 				flipped[at] ^= 1 << (at % 8)
 				yield(fmt.Sprintf("flipped at %d", at), flipped)

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -151,6 +152,40 @@ func TestKilledLearning(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.wantRemotes(nil)
+		}
+	}
+}
+
+// TestLearningFailsTwice: a host that has not ended the flows of attachments that are gone when it learns again ends them when it can, of all
+// that it had meanwhile.
+func TestLearningFailsTwice(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Network))
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	effect, fails := w.filter.effect, false
+	w.filter.effect = func(name string, change func() error) error {
+		if fails && name == "end flows" {
+			return errors.New("flows cannot be listed")
+		}
+		return effect(name, change)
+	}
+	for _, step := range []struct {
+		jobs  map[string]string
+		fails bool
+	}{
+		{map[string]string{"10.7.0.2": "one"}, false}, {map[string]string{"10.7.0.2": "two", "10.7.0.3": "db"}, true},
+		{map[string]string{"10.7.0.2": "three"}, true}, {map[string]string{"10.7.0.2": "four"}, false},
+	} {
+		fails = step.fails
+		if err := w.Isolation().Learn(t.Context(), "p", remotes(step.jobs), time.Now()); (err != nil) != fails {
+			t.Fatal(step, err)
+		}
+		w.wantRemotes(step.jobs)
+	}
+	for _, gone := range []string{"@10.7.0.2 one", "@10.7.0.2 two", "@10.7.0.3 db", "@10.7.0.2 three"} {
+		if !slices.Contains(w.filter.ended, gone) {
+			t.Errorf("flows of %s go on for the one that has its address: ended are %q", gone, w.filter.ended)
 		}
 	}
 }

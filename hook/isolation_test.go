@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/isolation"
@@ -213,7 +214,8 @@ func (w *world) wantApart() {
 				continue
 			}
 			want = append(want, a.ContainerID)
-			if m := w.filter.members[a.ContainerID]; m.End != a.Isolation.End || len(m.Addresses) != 1 || m.MAC.String() != a.Isolation.MAC || w.filter.guards[m.ID] != m.End {
+			isLeft := a.Isolation.Narrowing == (allocation.Narrowing{})
+			if m := w.filter.members[a.ContainerID]; m.IsNarrowed() == isLeft || m.End != a.Isolation.End || len(m.Addresses) != 1 || m.MAC.String() != a.Isolation.MAC || w.filter.guards[m.ID] != m.End {
 				w.t.Errorf("the host knows %s as %+v, want it as recorded: %+v", a.ContainerID, m, *a.Isolation)
 			}
 		}
@@ -227,7 +229,9 @@ func (w *world) wantApart() {
 // TestKilledIsolated is TestKilledAtEveryEffect for a network that is isolated.
 func TestKilledIsolated(t *testing.T) {
 	some := map[string]killable{}
-	for _, name := range []string{"Setup, runtime's namespace", "Detach", "Teardown", "GC"} {
+	for _, name := range []string{
+		"Setup, runtime's namespace", "Setup after the namespace was lost", "the first Setup of a boot", "Extend", "Detach", "Release", "Teardown", "Teardown, runtime's namespace, that fails", "GC",
+	} {
 		some[name] = killables[name]
 	}
 	killAll(t, isolated(t, isolation.Strict), some)

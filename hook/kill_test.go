@@ -683,7 +683,9 @@ func reboot(w *world) error {
 		l.Unlock()
 		w.lose(r.Allocation.Netns)
 	}
-	return os.Remove(filepath.Join(w.config.StateDir, "boot"))
+	clear(w.filter.guards) // the kernel's tables are gone, and what is in force is of the earlier boot
+	clear(w.filter.members)
+	return errors.Join(w.env.Store.Isolation().SetInForce(nil, nil), os.Remove(filepath.Join(w.config.StateDir, "boot")))
 }
 
 var killables = map[string]killable{

@@ -80,10 +80,25 @@ func (f facts) network(n *cniconf.Network, attachments int) Network {
 	for _, d := range n.Devices() {
 		network.Devices = append(network.Devices, f.device(d, attachments > 0))
 	}
+	if n.UsesIPAM(func(ipam string) bool { return ipam == "dhcp" }) {
+		network.Leases = f.leases(n.Name)
+	}
 	for _, u := range f.Usage[n.Name] {
 		network.Pools = append(network.Pools, f.pool(n, u))
 	}
 	return network
+}
+
+// leases returns how many attachments to a network have an IPv4 address, which is that of a lease.
+func (f facts) leases(network string) (n int) {
+	for _, a := range f.Allocations {
+		for _, attachment := range a.Attachments {
+			if attachment.Network == network && slices.ContainsFunc(attachment.Addresses, func(p netip.Prefix) bool { return p.Addr().Is4() }) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // device describes a link; used is whether attachments need it.

@@ -42,6 +42,22 @@ func attachedTo(id string, networks ...string) *hook.Allocation {
 	return a
 }
 
+// TestBuildLeases: those of DHCP are the attachments that have an IPv4 address; one whose lease was lost has none. Other networks have none.
+func TestBuildLeases(t *testing.T) {
+	leased := attachedTo("a", "lan", "lan", "lan", "web")
+	leased.Attachments[0].Addresses = prefixes("10.77.0.5/24", "fd00::5/64")
+	leased.Attachments[1].Addresses = prefixes("fd00::6/64")
+	leased.Attachments[3].Addresses = prefixes("10.88.0.5/16")
+	dhcp := network(t, "lan", `{"type": "macvlan", "master": "lan0", "ipam": {"type": "dhcp"}}`)
+	m := build(facts{Networks: []*cniconf.Network{dhcp, network(t, "web", `{"type": "bridge"}`)}, Allocations: []*hook.Allocation{leased}})
+	if m.Networks[0].Leases != 1 || m.Networks[1].Leases != 0 {
+		t.Errorf("%+v", m.Networks)
+	}
+	if got := m.Networks[0].describe(); !strings.HasSuffix(got, "; 1 lease of DHCP") {
+		t.Errorf("in words: %s", got)
+	}
+}
+
 // TestBuildNetworks: those of the directories come first, then those that only records have.
 func TestBuildNetworks(t *testing.T) {
 	f := facts{

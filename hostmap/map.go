@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
@@ -44,6 +45,8 @@ type Network struct {
 	Pools   []Pool   `json:"pools,omitempty"`
 	// Attachments is how many of those in the map are to this network.
 	Attachments int `json:"attachments"`
+	// Leases is how many of them have an address by DHCP.
+	Leases int `json:"leases,omitempty"`
 }
 
 // Device is a bridge, or the master of interfaces.
@@ -195,6 +198,9 @@ func (n Network) describe() string {
 	if len(words) == 0 {
 		words = n.Plugins[:min(1, len(n.Plugins))]
 	}
+	if n.Leases > 0 {
+		words = append(slices.Clip(words), counted(n.Leases, "lease")+" of DHCP")
+	}
 	return strings.Join(words, "; ")
 }
 
@@ -269,7 +275,7 @@ func (n Attachment) values() []string {
 	for _, a := range n.Addresses {
 		words = append(words, a.String())
 	}
-	for _, p := range n.Ports {
+	for _, p := range allocation.Ranges(n.Ports) {
 		words = append(words, p.String())
 	}
 	if n.Task != "" {

@@ -11,7 +11,7 @@ import (
 // Decision is what becomes of a flow.
 type Decision struct {
 	Allowed bool
-	// Rule is which of those in the comment of this package decided, from 1.
+	// Rule is which of those in the comment of this package decided.
 	Rule int
 	// By is the rule of the file, as `allow "web reaches db"`, and Line its line. Empty: none decided.
 	By   string
@@ -24,7 +24,7 @@ type Decision struct {
 // other means.
 func Decide(r Rules, members []Member, f Flow) Decision {
 	q := question{r, f, f.From.Member(members), f.To.Member(members)}
-	for _, ask := range []func() (Decision, bool){q.isAllowed, q.isLimited, q.isPublished, q.isFromHost, q.isApart, q.isStrict, q.isFromElsewhere} {
+	for _, ask := range []func() (Decision, bool){q.isNarrowed, q.isAllowed, q.isLimited, q.isPublished, q.isFromHost, q.isApart, q.isStrict, q.isFromElsewhere} {
 		if d, decided := ask(); decided {
 			return d
 		}
@@ -40,7 +40,7 @@ func (r Rules) AreRouted(a, b Member) bool {
 
 // isApart tells whether an attachment reaches its neighbours only by the host.
 func (r Rules) isApart(m Member) bool {
-	return m.Level == Strict || slices.ContainsFunc(r.Egress, func(e Egress) bool { return e.From.selects(m) })
+	return m.Level == Strict || m.IsNarrowed() || slices.ContainsFunc(r.Egress, func(e Egress) bool { return e.From.selects(m) })
 }
 
 // question is a flow with the attachments that its ends are, which may be nil.

@@ -35,6 +35,8 @@ type Reason string
 
 // Reasons, with the numbers of what decides in the comment of this package.
 const (
+	// ByNarrowing is 0.
+	ByNarrowing Reason = "narrowed"
 	// ByEgress is 2.
 	ByEgress Reason = "egress"
 	// ByHost is 4: the host does not reach attachments to the network.

@@ -7,6 +7,8 @@
 // that is the same on all hosts. A packet of a flow that is established passes, and so do the ICMP errors of one, and neighbour
 // discovery. Of a new flow the first of these that fits decides:
 //
+//  0. The job of its source narrows its egress, or that of its destination its ingress, and leaves no such flow: it is denied. Of what comes
+//     from the host ingress leaves all.
 //  1. A rule allow has its source, its destination, and its port: it passes.
 //  2. Rules egress select its source, and none of them has its destination and port: it is denied.
 //  3. Its destination is a published port: it passes.

@@ -39,3 +39,25 @@ func TestDocumented(t *testing.T) {
 		t.Errorf("the table names %q", found)
 	}
 }
+
+// TestDocumentedNarrowing: what docs/isolation.md has for jobs, and the meta of docs/nomad.md, is read.
+func TestDocumentedNarrowing(t *testing.T) {
+	find := func(file, begin, end, pattern string) [][]string {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, part, _ := strings.Cut(string(page), begin)
+		part, _, _ = strings.Cut(part, end)
+		return regexp.MustCompile(pattern).FindAllStringSubmatch(part, -1)
+	}
+	texts := append(find("../docs/isolation.md", "| what is left | text |\n", "\n\n", "(?m) `(.*)` \\|$"), find("../docs/nomad.md", "tested: narrowing", "}", `"allocnet.(?:in|e)gress" += "(.*?)"`)...)
+	for _, text := range texts {
+		if _, err := ParseEgress(text[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(texts) != 7 {
+		t.Errorf("the pages have %q", texts)
+	}
+}

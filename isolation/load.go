@@ -81,29 +81,66 @@ type egressBlock struct {
 	DNS   bool           `hcl:"dns,optional"`
 }
 
+// parse reads a text by its parts, and with a mistake as a whole, for the error.
 func parse(file string, text []byte) (Rules, error) {
+	if r, ok := latest.parse(file, string(text)); ok {
+		return r, nil
+	}
+	return parseWhole(file, text)
+}
+
+func parseWhole(file string, text []byte) (Rules, error) {
 	r := Rules{File: file}
 	body, err := hclfile.Parse(file, text)
 	if err != nil {
 		return r, err
 	}
 	v := values{names: map[string]hcl.Range{}}
-	blocks := v.Labelled(body, "allow", "egress")
-	for _, b := range blocks {
-		v.name(b)
-		if b.Type == "allow" {
-			r.Allow = append(r.Allow, v.allow(b))
-		} else {
-			r.Egress = append(r.Egress, v.egress(b))
-		}
-	}
+	rules := v.rules(body)
 	if err := v.Err(); err != nil {
-		return Rules{File: file}, err
+		return r, err
 	}
-	if len(blocks) == 0 {
+	if len(rules) == 0 {
 		return r, errdefs.As(errdefs.Refused, fmt.Errorf("isolation in %s: no rules: want blocks allow or egress, or remove the file if there are none", file))
 	}
+	for _, one := range rules {
+		r.add(one, 0)
+	}
 	return r, nil
+}
+
+// rule is an Allow or an Egress.
+type rule struct {
+	allow  *Allow
+	egress *Egress
+}
+
+// add adds a rule that is some lines further down than it was read.
+func (r *Rules) add(one rule, lines int) {
+	if one.allow != nil {
+		a := *one.allow
+		a.Line += lines
+		r.Allow = append(r.Allow, a)
+		return
+	}
+	e := *one.egress
+	e.Line += lines
+	r.Egress = append(r.Egress, e)
+}
+
+// rules reads the blocks of a body.
+func (v *values) rules(body hcl.Body) (all []rule) {
+	for _, b := range v.Labelled(body, "allow", "egress") {
+		v.name(b)
+		if b.Type == "allow" {
+			a := v.allow(b)
+			all = append(all, rule{allow: &a})
+		} else {
+			e := v.egress(b)
+			all = append(all, rule{egress: &e})
+		}
+	}
+	return all
 }
 
 func (v *values) allow(b *hcl.Block) Allow {

@@ -16,8 +16,13 @@ type Member struct {
 	Level   Level
 	// NoHost is whether the host does not reach it, but by rules allow.
 	NoHost bool
+	// Ingress and Egress are what its job leaves of what reaches it, and of what it reaches. Of one on another host they are not known here:
+	// that host has them hold.
+	Ingress, Egress Narrowing
 	// Namespace, Job and Group are the allocation's in the orchestrator; empty: unknown.
 	Namespace, Job, Group string
+	// Index is its number in the group, which rules are not about. Nil: unknown.
+	Index *uint32
 	// Addresses are those of the attachment.
 	Addresses []netip.Addr
 	// Link is the interface of the host by which its packets are routed: the bridge, or the end of a ptp pair. Empty: it

@@ -25,7 +25,7 @@ type Passage struct {
 // ReachedBy returns what reaches an attachment, and what does not: of a flow the first that fits decides. Published ports, which
 // come after the rules allow, are not among it.
 func ReachedBy(r Rules, m Member) []Passage {
-	var all []Passage
+	all := ofIngress(m)
 	for _, a := range r.Allow {
 		if isSelected(a.To, m) {
 			all = append(all, a.passage(a.From))
@@ -41,7 +41,7 @@ func ReachedBy(r Rules, m Member) []Passage {
 
 // Reaches returns what an attachment reaches, and what it does not, in the same way.
 func Reaches(r Rules, m Member) []Passage {
-	var all []Passage
+	all := ofEgress(m)
 	for _, a := range r.Allow {
 		if isSelected(a.From, m) {
 			all = append(all, a.passage(a.To))

@@ -18,6 +18,8 @@ type Remote struct {
 	Namespace string `json:"namespace,omitempty"`
 	Job       string `json:"job,omitempty"`
 	Group     string `json:"group,omitempty"`
+	// Index is their number in the group. Nil: unknown.
+	Index *uint32 `json:"index,omitempty"`
 
 	Addresses []netip.Addr `json:"addresses"`
 	// Via is the interface of this host by which their packets are routed. Empty: none is known, and none is theirs.
@@ -33,7 +35,7 @@ const MostUnconfirmed = 20 * time.Hour
 // At returns what is known of them at a time.
 func (r Remote) At(now time.Time) Remote {
 	if now.Sub(r.Confirmed) > MostUnconfirmed {
-		r.Namespace, r.Job, r.Group = "", "", ""
+		r.Namespace, r.Job, r.Group, r.Index = "", "", "", nil
 	}
 	return r
 }
@@ -44,7 +46,7 @@ func (r Remote) Members() []Member {
 	for i := range r.Addresses {
 		all[i] = Member{
 			ID: remotePrefix + r.Addresses[i].String(), Host: r.Host, Network: r.Network, Level: r.Level,
-			Namespace: r.Namespace, Job: r.Job, Group: r.Group, Addresses: r.Addresses[i : i+1 : i+1],
+			Namespace: r.Namespace, Job: r.Job, Group: r.Group, Index: r.Index, Addresses: r.Addresses[i : i+1 : i+1],
 		}
 	}
 	return all

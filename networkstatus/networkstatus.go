@@ -25,6 +25,8 @@ const (
 	File = "network-status.json"
 	// EnvFile is the name of the file with variables in the shared directory.
 	EnvFile = "network.env"
+	// HostsFile is the name of the file with the names of others, which the agent writes, in the shared directory.
+	HostsFile = "network.hosts"
 )
 
 // SharedDir returns the shared directory of an allocation. allocDir is the Nomad
@@ -67,7 +69,7 @@ func Replace(shared *os.Root, name string, data []byte) error {
 	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644})
 }
 
-// Remove removes both files. A missing file or directory is not an error.
+// Remove removes all files. A missing file or directory is not an error.
 func Remove(sharedDir string) error {
 	shared, err := os.OpenRoot(sharedDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +79,7 @@ func Remove(sharedDir string) error {
 		return err
 	}
 	defer shared.Close() //nolint:errcheck // a directory
-	return errors.Join(remove(shared, File), remove(shared, EnvFile))
+	return errors.Join(remove(shared, File), remove(shared, EnvFile), remove(shared, HostsFile))
 }
 
 // remove removes a file, or the directory that a task made of it.

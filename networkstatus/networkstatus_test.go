@@ -62,6 +62,9 @@ func TestWriteAndRemove(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	if err := os.WriteFile(filepath.Join(shared, HostsFile), nil, 0o600); err != nil { // the agent's
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := Remove(shared); err != nil {
 			t.Error(err)

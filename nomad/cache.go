@@ -15,16 +15,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/internal/files"
-	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 )
-
-// job is what Nomad says of an allocation: whose it is, and the networks that its job
-// selects.
-type job struct {
-	Identity policy.Identity     `json:"identity"`
-	Networks []selection.Element `json:"networks"`
-}
 
 // networkCache keeps the job of each allocation in a file.
 type networkCache struct {
@@ -36,7 +28,7 @@ func (c networkCache) path(id string) string { return filepath.Join(c.dir, id+".
 
 // load returns the cached job of an allocation; nil if it is not on disk. A file that a
 // power cut truncated counts as not found: Nomad has the original.
-func (c networkCache) load(id string) (*job, error) {
+func (c networkCache) load(id string) (*selection.Job, error) {
 	data, err := os.ReadFile(c.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -52,9 +44,9 @@ func (c networkCache) load(id string) (*job, error) {
 	return j, nil
 }
 
-func decodeJob(data []byte) (*job, error) {
+func decodeJob(data []byte) (*selection.Job, error) {
 	var cached struct {
-		job
+		selection.Job
 		Networks json.RawMessage `json:"networks"`
 	}
 	if err := json.Unmarshal(data, &cached); err != nil {
@@ -64,11 +56,11 @@ func decodeJob(data []byte) (*job, error) {
 		return nil, errors.New("networks: want a JSON list")
 	}
 	elements, err := selection.Parse(string(cached.Networks))
-	return &job{cached.Identity, elements}, err
+	return &selection.Job{Identity: cached.Identity, Networks: elements, Narrowing: cached.Narrowing}, err
 }
 
 // store replaces the file of an allocation atomically.
-func (c networkCache) store(id string, j job) error {
+func (c networkCache) store(id string, j selection.Job) error {
 	if j.Networks == nil {
 		j.Networks = []selection.Element{}
 	}

@@ -63,6 +63,8 @@ type Client struct {
 	unread map[string]bool
 	// ended are the allocations of this node that the last answer says have ended.
 	ended []string
+	// indexes are the numbers of those that live.
+	indexes map[string]int
 }
 
 // New returns a client. It sends no request.

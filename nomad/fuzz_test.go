@@ -19,11 +19,11 @@ func FuzzJobNetworks(f *testing.F) {
 	iface := regexp.MustCompile(`^\w[\w.-]*$`)
 	f.Fuzz(func(t *testing.T, mode, meta string) {
 		a := allocation([]*api.NetworkResource{{Mode: "cni/multi"}, {Mode: mode}}, map[string]string{metaKey: meta})
-		elements, err := jobNetworks(a)
+		j, err := jobOf(a)
 		if err != nil {
 			return
 		}
-		for _, e := range elements {
+		for _, e := range j.Networks {
 			if !name.MatchString(e.Name) || e.Interface != "" && !iface.MatchString(e.Interface) {
 				t.Errorf("mode %q and meta %q select %+v", mode, meta, e)
 			}

@@ -12,21 +12,22 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
 // allocationStub has the fields of an allocation that Live needs. The answer has
 // the whole job of each allocation.
 type allocationStub struct {
-	ID, JobID, TaskGroup string
-	ClientStatus         string
-	Job                  *api.Job
+	ID, Name, JobID, TaskGroup string
+	ClientStatus               string
+	Job                        *api.Job
 }
 
-// selects reports whether the job of an allocation selects networks.
+// selects reports whether the job of an allocation selects networks, or narrows their traffic.
 func (a allocationStub) selects() bool {
-	elements, _ := jobNetworks(&api.Allocation{ID: a.ID, TaskGroup: a.TaskGroup, Job: a.Job}) // of an invalid selection nothing is known
-	return len(elements) > 0
+	j, _ := jobOf(&api.Allocation{ID: a.ID, TaskGroup: a.TaskGroup, Job: a.Job}) // of an invalid selection nothing is known
+	return len(j.Networks) > 0 || j.Narrowing != (selection.Narrowing{})
 }
 
 // ended reports whether the client has reported all tasks as dead. An allocation
@@ -110,26 +111,37 @@ func (c *Client) warnUnread(allocations []allocationStub) {
 		}
 		unread[a.ID] = true
 		if !c.unread[a.ID] {
-			c.log.Warn("a job selects networks by meta or network blocks, and its allocation has none of them: set job_networks = true in the block nomad", "allocation", a.ID, "job", a.JobID)
+			c.log.Warn("a job selects networks, or narrows their traffic, by meta or network blocks, and its allocation has nothing of that: set job_networks = true in the block nomad", "allocation", a.ID, "job", a.JobID)
 		}
 	}
 	c.unread = unread
 }
 
-// sort returns which allocations live, and keeps the others for Ended.
+// sort returns which allocations live, and keeps their numbers for Indexes and the others for Ended.
 func (c *Client) sort(allocations []allocationStub) map[string]bool {
-	live, ended := map[string]bool{}, []string{}
+	live, ended, indexes := map[string]bool{}, []string{}, map[string]int{}
 	for _, a := range allocations {
 		if a.ended() {
 			ended = append(ended, a.ID)
-		} else {
-			live[a.ID] = true
+			continue
+		}
+		live[a.ID] = true
+		if index, ok := state.NomadIndex(a.Name); ok {
+			indexes[a.ID] = index
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended = ended
+	c.ended, c.indexes = ended, indexes
 	return live
+}
+
+// Indexes returns the numbers in their groups of the allocations on this host that lived when Live was last asked, or Watch had its
+// last answer, by ID. The map does not change.
+func (c *Client) Indexes() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.indexes
 }
 
 // Ended returns the IDs of the allocations on this host that had ended when Live was

@@ -17,16 +17,21 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
 // metaKey is the group's meta that selects networks, in either form of package
-// selection.
-const metaKey = "allocnet.networks"
+// selection. ingressKey and egressKey are what it leaves of their traffic.
+const (
+	metaKey    = "allocnet.networks"
+	ingressKey = "allocnet.ingress"
+	egressKey  = "allocnet.egress"
+)
 
-// ownMeta matches the keys that are meant for allocnet: any but metaKey is a mistake.
+// ownMeta matches the keys that are meant for allocnet: any other than these is a mistake.
 var ownMeta = regexp.MustCompile(`(?i)^allocnet[._-]`)
 
 // cniMode is the prefix of a network block's mode that names a CNI network.
@@ -40,39 +45,38 @@ func refuse(allocation, place, reason string) error {
 	return errdefs.As(errdefs.Refused, fmt.Errorf("allocation %s: %s: %s", allocation, place, reason))
 }
 
-// Networks returns whose an allocation is, and its job networks: those of the group's
+// Networks returns whose an allocation is, its job networks: those of the group's
 // network blocks with mode cni/NAME, except the first block, in their order, then
-// those of the group's meta. An allocation whose ID is no UUID is not Nomad's: it has no
+// those of the group's meta, and what that leaves of their traffic. An allocation whose ID is no UUID is not Nomad's: it has no
 // networks, and its identity is not known.
 //
 // The answer is cached, so that a restart of the allocation needs no Nomad
 // server; a job update replaces the allocation. If Nomad cannot be reached, the
 // request is repeated until ctx ends.
-func (c *Client) Networks(ctx context.Context, id string) (policy.Identity, []selection.Element, error) {
+func (c *Client) Networks(ctx context.Context, id string) (selection.Job, error) {
 	if !state.IsNomadID(id) {
-		return policy.Identity{}, nil, nil
+		return selection.Job{}, nil
 	}
 	j, err := c.cache.load(id)
 	if err == nil && j == nil {
 		j, err = c.readJob(ctx, id)
 	}
 	if err != nil {
-		return policy.Identity{}, nil, err
+		return selection.Job{}, err
 	}
-	return j.Identity, j.Networks, nil
+	return *j, nil
 }
 
 // readJob asks Nomad, and caches the answer.
-func (c *Client) readJob(ctx context.Context, id string) (*job, error) {
+func (c *Client) readJob(ctx context.Context, id string) (*selection.Job, error) {
 	a, err := c.allocation(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	elements, err := jobNetworks(a)
+	j, err := jobOf(a)
 	if err != nil {
 		return nil, err
 	}
-	j := job{identity(a), elements}
 	return &j, c.cache.store(id, j)
 }
 
@@ -152,49 +156,62 @@ func taskGroup(a *api.Allocation) *api.TaskGroup {
 	return nil
 }
 
-func jobNetworks(a *api.Allocation) ([]selection.Element, error) {
+func jobOf(a *api.Allocation) (j selection.Job, err error) {
 	group := taskGroup(a)
 	if group == nil {
-		return nil, refuse(a.ID, "group "+a.TaskGroup, "the job has no such group")
+		return j, refuse(a.ID, "group "+a.TaskGroup, "the job has no such group")
 	}
 	elements, err := blockNetworks(a.ID, group.Networks)
 	if err != nil {
-		return nil, err
+		return j, err
 	}
-	text, err := metaNetworks(a, group)
+	meta, err := groupMeta(a, group)
 	if err != nil {
-		return nil, err
+		return j, err
 	}
-	if strings.Contains(text, "${") {
-		return nil, refuse(a.ID, "meta "+metaKey, fmt.Sprintf("%q has a variable: Nomad interpolates none there", text))
-	}
-	named, err := selection.Parse(text)
+	named, err := selection.Parse(meta[metaKey])
 	if err != nil {
-		return nil, refuse(a.ID, "meta "+metaKey, err.Error())
+		return j, refuse(a.ID, "meta "+metaKey, err.Error())
 	}
-	return append(elements, named...), nil
+	for key, parse := range map[string]func(string) (isolation.Narrowing, error){ingressKey: isolation.ParseIngress, egressKey: isolation.ParseEgress} {
+		if text, given := meta[key]; given {
+			if _, err := parse(text); err != nil {
+				return j, refuse(a.ID, "meta "+key, err.Error())
+			}
+		}
+	}
+	return selection.Job{
+		Identity: identity(a), Networks: append(elements, named...),
+		Narrowing: selection.Narrowing{Ingress: meta[ingressKey], Egress: meta[egressKey]},
+	}, nil
 }
 
-// metaNetworks returns the selection in the meta of a group, which includes that of its job.
-func metaNetworks(a *api.Allocation, group *api.TaskGroup) (string, error) {
+// groupMeta returns the meta of a group, which includes that of its job.
+func groupMeta(a *api.Allocation, group *api.TaskGroup) (map[string]string, error) {
 	meta := maps.Clone(a.Job.Meta)
 	if meta == nil {
 		meta = map[string]string{}
 	}
 	maps.Copy(meta, group.Meta)
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
-		if ownMeta.MatchString(key) && key != metaKey {
-			return "", refuse(a.ID, "meta "+key, "is unknown: want "+metaKey)
+		if !ownMeta.MatchString(key) {
+			continue
+		}
+		if !slices.Contains([]string{metaKey, ingressKey, egressKey}, key) {
+			return nil, refuse(a.ID, "meta "+key, fmt.Sprintf("is unknown: want %s, %s or %s", metaKey, ingressKey, egressKey))
+		}
+		if strings.Contains(meta[key], "${") {
+			return nil, refuse(a.ID, "meta "+key, fmt.Sprintf("%q has a variable: Nomad interpolates none there", meta[key]))
 		}
 	}
 	for _, task := range group.Tasks {
 		for _, key := range slices.Sorted(maps.Keys(task.Meta)) {
 			if ownMeta.MatchString(key) {
-				return "", refuse(a.ID, fmt.Sprintf("meta %s of task %s", key, task.Name), "a task has the networks of its group: move it there")
+				return nil, refuse(a.ID, fmt.Sprintf("meta %s of task %s", key, task.Name), "a task has the networks of its group: move it there")
 			}
 		}
 	}
-	return meta[metaKey], nil
+	return meta, nil
 }
 
 // blockNetworks reads the network blocks after the first. It leaves out blocks

@@ -84,8 +84,8 @@ func self() map[string]any {
 
 func TestLive(t *testing.T) {
 	allocations := []*api.Allocation{
-		{ID: "running", ClientStatus: "running"}, {ID: "pending", ClientStatus: "pending"}, {ID: "lost", ClientStatus: "lost"},
-		{ID: "unknown", ClientStatus: "unknown"}, {ID: "complete", ClientStatus: "complete"}, {ID: "failed", ClientStatus: "failed"},
+		{ID: "running", Name: "web.g[12]", ClientStatus: "running"}, {ID: "pending", ClientStatus: "pending"}, {ID: "lost", ClientStatus: "lost"},
+		{ID: "unknown", ClientStatus: "unknown"}, {ID: "complete", Name: "web.g[3]", ClientStatus: "complete"}, {ID: "failed", ClientStatus: "failed"},
 	}
 	s := serve(t, map[string]any{
 		"/v1/agent/self":                      self(),
@@ -97,6 +97,9 @@ func TestLive(t *testing.T) {
 	want := map[string]bool{"running": true, "pending": true, "lost": true, "unknown": true}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	if diff := cmp.Diff(map[string]int{"running": 12}, c.Indexes()); diff != "" {
+		t.Error(diff)
 	}
 	if ended := c.Ended(); !slices.Equal(ended, []string{"complete", "failed"}) {
 		t.Errorf("ended: %q", ended)
@@ -214,19 +217,19 @@ func TestJobNetworks(t *testing.T) {
 		"variable":           {meta: "net${NOMAD_ALLOC_INDEX}", word: "variable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := jobNetworks(allocation(test.networks, map[string]string{metaKey: test.meta}))
+			j, err := jobOf(allocation(test.networks, map[string]string{metaKey: test.meta}))
 			if test.word != "" {
 				if errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), test.word) {
 					t.Errorf("got %v, want %q", err, test.word)
 				}
 				return
 			}
-			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+			if diff := cmp.Diff(test.want, j.Networks); err != nil || diff != "" {
 				t.Errorf("%v\n%s", err, diff)
 			}
 		})
 	}
-	if _, err := jobNetworks(&api.Allocation{TaskGroup: "x", Job: &api.Job{}}); err == nil {
+	if _, err := jobOf(&api.Allocation{TaskGroup: "x", Job: &api.Job{}}); err == nil {
 		t.Error("a missing group selects networks")
 	}
 }
@@ -249,8 +252,8 @@ func TestJobMeta(t *testing.T) {
 	} {
 		a := allocation(nil, test.group)
 		a.Job.Meta, a.Job.TaskGroups[0].Tasks = test.job, []*api.Task{{Name: "t", Meta: test.task}}
-		got, err := jobNetworks(a)
-		if diff := cmp.Diff(test.want, got); (err != nil) != (test.word != "") || diff != "" || err != nil && !strings.Contains(err.Error(), test.word) {
+		j, err := jobOf(a)
+		if diff := cmp.Diff(test.want, j.Networks); (err != nil) != (test.word != "") || diff != "" || err != nil && !strings.Contains(err.Error(), test.word) {
 			t.Errorf("%s: %v, want %q\n%s", name, err, test.word, diff)
 		}
 	}
@@ -258,7 +261,7 @@ func TestJobMeta(t *testing.T) {
 
 func TestNetworksAreCached(t *testing.T) {
 	var calls atomic.Int32
-	answer := allocation([]*api.NetworkResource{{Mode: "cni/m"}, {Mode: "cni/storage"}}, nil)
+	answer := allocation([]*api.NetworkResource{{Mode: "cni/m"}, {Mode: "cni/storage"}}, map[string]string{ingressKey: "5432/tcp", egressKey: "dns"})
 	s := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1) < 3 { // as when no leader is elected
 			http.Error(w, "No cluster leader", http.StatusInternalServerError)
@@ -267,20 +270,22 @@ func TestNetworksAreCached(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}})
 	c := newClient(t, s.URL)
-	want := []selection.Element{{Name: "storage"}}
-	whose := policy.Identity{Namespace: "prod", Job: "db", Group: "g", Region: "eu"}
+	want := selection.Job{
+		Identity: policy.Identity{Namespace: "prod", Job: "db", Group: "g", Region: "eu"}, Networks: []selection.Element{{Name: "storage"}},
+		Narrowing: selection.Narrowing{Ingress: "5432/tcp", Egress: "dns"},
+	}
 	for _, when := range []string{"after failures", "from the cache"} {
-		who, got, err := c.Networks(context.Background(), allocID)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" || who != whose {
-			t.Errorf("%s: %+v, %v\n%s", when, who, err, diff)
+		got, err := c.Networks(context.Background(), allocID)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", when, err, diff)
 		}
 	}
 	if calls.Load() != 3 {
 		t.Errorf("%d calls, want 3", calls.Load())
 	}
 	s.Close()
-	if who, got, err := c.Networks(context.Background(), allocID); err != nil || !cmp.Equal(want, got) || who != whose {
-		t.Errorf("with nomad gone: %+v, %v, %v", who, got, err)
+	if got, err := c.Networks(context.Background(), allocID); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("with nomad gone: %+v, %v", got, err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("the deadline"))
@@ -288,12 +293,12 @@ func TestNetworksAreCached(t *testing.T) {
 		if err := os.WriteFile(c.cache.path(allocID), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, got, err := c.Networks(ctx, allocID); err == nil || !strings.Contains(err.Error(), "the deadline") {
+		if got, err := c.Networks(ctx, allocID); err == nil || !strings.Contains(err.Error(), "the deadline") {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 	for live, count := range map[bool]int{true: 1, false: 0} {
-		if err := c.cache.store(allocID, job{Networks: want}); err != nil {
+		if err := c.cache.store(allocID, want); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Prune(map[string]bool{allocID: live}); err != nil {
@@ -324,9 +329,9 @@ func TestWrongAnswers(t *testing.T) {
 		"no group": &api.Allocation{ID: allocID, TaskGroup: name, Job: &api.Job{TaskGroups: []*api.TaskGroup{nil, {}}}},
 	} {
 		c := newClient(t, serve(t, map[string]any{"/v1/allocation/" + allocID: answer}).URL)
-		who, networks, err := c.Networks(t.Context(), allocID)
+		j, err := c.Networks(t.Context(), allocID)
 		if err == nil || !strings.Contains(err.Error(), allocID) {
-			t.Errorf("%s: %+v %v, error %v, want one with the allocation", what, who, networks, err)
+			t.Errorf("%s: %+v, error %v, want one with the allocation", what, j, err)
 		}
 		if left, _ := filepath.Glob(c.config.NetworksDir + "/*"); left != nil {
 			t.Errorf("%s: kept %v", what, left)
@@ -347,23 +352,23 @@ func TestBusyNomad(t *testing.T) {
 		}
 		_ = json.NewEncoder(w).Encode(allocation(nil, nil))
 	}})
-	if _, _, err := newClient(t, s.URL).Networks(t.Context(), allocID); err != nil {
+	if _, err := newClient(t, s.URL).Networks(t.Context(), allocID); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNetworksOfOthers(t *testing.T) {
 	c := newClient(t, serve(t, nil).URL)
-	if who, got, err := c.Networks(context.Background(), "web-1"); got != nil || err != nil || who != (policy.Identity{}) {
-		t.Errorf("not Nomad's: %+v, %v, %v", who, got, err)
+	if got, err := c.Networks(context.Background(), "web-1"); err != nil || !cmp.Equal(got, selection.Job{}) {
+		t.Errorf("not Nomad's: %+v, %v", got, err)
 	}
-	if _, got, err := c.Networks(context.Background(), allocID); errdefs.Of(err) != errdefs.Refused {
+	if got, err := c.Networks(context.Background(), allocID); errdefs.Of(err) != errdefs.Refused {
 		t.Errorf("unknown to Nomad: %v, %v", got, err)
 	}
 	denied := serve(t, map[string]any{"/v1/allocation/" + allocID: func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "Permission denied", http.StatusForbidden)
 	}})
-	if _, _, err := newClient(t, denied.URL).Networks(context.Background(), allocID); err == nil || !strings.Contains(err.Error(), "Permission denied") {
+	if _, err := newClient(t, denied.URL).Networks(context.Background(), allocID); err == nil || !strings.Contains(err.Error(), "Permission denied") {
 		t.Errorf("denied: %v", err)
 	}
 	if err := c.Forget("../x"); err == nil {
@@ -435,7 +440,7 @@ func TestCacheFollowsNoLink(t *testing.T) {
 	if err := os.Symlink(target, c.path(allocID)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.store(allocID, job{}); err != nil {
+	if err := c.store(allocID, selection.Job{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(target); err == nil {

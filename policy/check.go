@@ -27,6 +27,8 @@ type Attachment struct {
 	Existing int
 	// StaticIPs, StaticMAC and MTU tell whether the job chooses them.
 	StaticIPs, StaticMAC, MTU bool
+	// Narrows is whether the job narrows its traffic.
+	Narrows bool
 	// Addresses are those that the job chooses, with a length of -1 where it chooses none, and
 	// HasRanges is whether the network's IPAM plugin gives addresses from ranges only.
 	Addresses []netip.Prefix
@@ -74,6 +76,9 @@ func (a Attachment) check(identity Identity, host Source, count int) error {
 	}
 	if err := a.checkChoices(host); err != nil {
 		return err
+	}
+	if a.Narrows && !a.Rules.Narrow {
+		return a.denied("narrow", a.Rules.File, `a job may narrow its traffic only where each of its networks has "narrow": true: omit "ingress" and "egress"`)
 	}
 	if err := a.checkAddresses(host); err != nil {
 		return err

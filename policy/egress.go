@@ -26,49 +26,51 @@ type EgressRule struct {
 }
 
 // UnmarshalJSON reads an address, a list of addresses, or a list of rules.
-func (e *Egress) UnmarshalJSON(data []byte) error {
-	wrong := fmt.Errorf(`egressAddress %s: want an address, a list of one of each family, or a list of rules as {"jobs": ["db-*"], "addresses": ["192.0.2.10"]}`, data)
+func (e *Egress) UnmarshalJSON(data []byte) (err error) {
+	*e, err = readAddresses("egressAddress", data)
+	return err
+}
+
+// readAddresses reads the value of a key: an address, a list of addresses, or a list of rules.
+func readAddresses(key string, data []byte) (Egress, error) {
 	var address netip.Addr
 	if json.Unmarshal(data, &address) == nil && address.IsValid() {
-		*e = Egress{{Addresses: []netip.Addr{address}}}
-		return e.validate()
+		e := Egress{{Addresses: []netip.Addr{address}}}
+		return e, e.validate(key)
 	}
 	var addresses []netip.Addr
 	if json.Unmarshal(data, &addresses) == nil {
-		*e = Egress{{Addresses: addresses}}
-		return e.validate()
+		e := Egress{{Addresses: addresses}}
+		return e, e.validate(key)
 	}
-	var rules []EgressRule
+	var rules Egress
 	elements, err := (strictjson.Text{Data: data}).Elements()
-	if err != nil || slices.ContainsFunc(elements, hasMistake) || json.Unmarshal(data, &rules) != nil {
-		return wrong
+	hasMistake := func(rule strictjson.Text) bool {
+		mistakes, err := rule.Check(strictjson.Form{Of: key, Into: &EgressRule{}, Exact: true})
+		return err != nil || len(mistakes) > 0
 	}
-	*e = rules
-	return e.validate()
+	if err != nil || slices.ContainsFunc(elements, hasMistake) || json.Unmarshal(data, (*[]EgressRule)(&rules)) != nil {
+		return nil, fmt.Errorf(`%s %s: want an address, a list of one of each family, or a list of rules as {"jobs": ["db-*"], "addresses": ["192.0.2.10"]}`, key, data)
+	}
+	return rules, rules.validate(key)
 }
 
-// hasMistake tells whether a rule has a key that is unknown, twice, or in another case.
-func hasMistake(rule strictjson.Text) bool {
-	mistakes, err := rule.Check(strictjson.Form{Of: "egressAddress", Into: &EgressRule{}, Exact: true})
-	return err != nil || len(mistakes) > 0
-}
-
-func (e Egress) validate() error {
+func (e Egress) validate(key string) error {
 	if len(e) == 0 {
-		return fmt.Errorf("egressAddress: is empty: want an address, or omit it")
+		return fmt.Errorf("%s: is empty: want an address, or omit it", key)
 	}
 	for _, rule := range e {
 		if len(rule.Addresses) == 0 {
-			return fmt.Errorf("egressAddress: a rule has no addresses: want one, or one of each family")
+			return fmt.Errorf("%s: a rule has no addresses: want one, or one of each family", key)
 		}
 		for i, a := range rule.Addresses {
 			sameFamily := func(b netip.Addr) bool { return b.Is4() == a.Is4() }
 			if !a.IsValid() || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.ContainsFunc(rule.Addresses[:i], sameFamily) {
-				return fmt.Errorf("egressAddress %q: want an address that others reach the host at, and at most one of each family", a)
+				return fmt.Errorf("%s %q: want an address that others reach the host at, and at most one of each family", key, a)
 			}
 		}
 		if err := validatePatterns(map[string][]string{"namespaces": rule.Namespaces, "jobs": rule.Jobs}); err != nil {
-			return fmt.Errorf("egressAddress: %w", err)
+			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	return nil

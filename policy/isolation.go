@@ -18,7 +18,7 @@ import (
 // wants it. whyPlugins returns why the plugins of a network are executed; nil: they are not.
 func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error) error {
 	rules, err := Of(n)
-	if err != nil || !rules.Isolates() {
+	if err != nil || !rules.Isolates() && !rules.Narrow {
 		return err
 	}
 	reason := rules.whyNotIsolated(n)
@@ -30,6 +30,9 @@ func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error)
 		reason = fmt.Sprintf("its plugins are executed (%v), which set an interface up before anything guards it", why)
 	}
 	key := "antispoof true"
+	if !rules.Guards() {
+		key = "narrow true"
+	}
 	if rules.Level() != isolation.None {
 		key = fmt.Sprintf("isolation %q", rules.Level())
 	}
@@ -38,8 +41,11 @@ func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error)
 
 // whyNotIsolated is what the configuration of a network has against it; empty: nothing.
 func (r Rules) whyNotIsolated(n *cniconf.Network) string {
-	if r.AcceptRA && r.Guards() {
-		return "with acceptRA its interfaces give themselves addresses that the host does not know: remove that, or set antispoof to false"
+	if r.AcceptRA && !r.AwaitRA && r.Guards() {
+		return "with acceptRA its interfaces give themselves addresses that the host does not know: add awaitRA, remove acceptRA, or set antispoof to false"
+	}
+	if r.AcceptRA && r.Narrow {
+		return "with acceptRA its interfaces give themselves addresses that the host does not know: remove one of the two"
 	}
 	ends := 0
 	for _, p := range n.Chain() {
@@ -90,7 +96,7 @@ func (r Rules) whyNotBehindBridge(p cniconf.Plugin) string {
 		return "the plugin bridge has \"vlan\", and packets of bridges that filter VLANs are not told apart: give each VLAN a bridge of its own"
 	case p.VLANTrunk != nil:
 		return "the plugin bridge has \"vlanTrunk\", and packets with VLAN tags are not told apart: remove it"
-	case r.Level() != isolation.None && !p.IsGateway && !p.IsDefaultGateway:
+	case (r.Level() != isolation.None || r.Narrow) && !p.IsGateway && !p.IsDefaultGateway:
 		return "the host is not the gateway of the bridge, so that packets to and from elsewhere do not pass it: want \"isGateway\": true"
 	}
 	return ""

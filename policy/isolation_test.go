@@ -74,10 +74,12 @@ func TestCheckIsolation(t *testing.T) {
 		{`{"type": "bridge", "vlanTrunk": [{"id": 5}], "isGateway": true` + ipam + `}`, nil, `the plugin bridge has "vlanTrunk"`, false},
 		{`{"type": "bridge"` + ipam + `}`, nil, `the host is not the gateway of the bridge, so that packets to and from elsewhere do not pass it: want "isGateway": true`, true},
 	} {
-		for options, want := range map[string]string{`{"isolation": "strict"}`: test.want, `{"isolation": "network", "antispoof": false}`: test.want, `{"antispoof": true}`: test.want, `{}`: "", `{"antispoof": false}`: ""} {
+		for options, want := range map[string]string{`{"isolation": "strict"}`: test.want, `{"isolation": "network", "antispoof": false}`: test.want, `{"antispoof": true}`: test.want, `{"narrow": true}`: test.want, `{}`: "", `{"antispoof": false}`: ""} {
 			key := `antispoof true`
 			if strings.Contains(options, "isolation") {
 				key = strings.Replace(strings.Trim(strings.Split(options, ",")[0], "{}"), `"isolation":`, "isolation", 1)
+			} else if strings.Contains(options, "narrow") {
+				key = "narrow true"
 			} else if test.guard {
 				want = ""
 			}
@@ -89,7 +91,7 @@ func TestCheckIsolation(t *testing.T) {
 			}
 		}
 	}
-	for options, want := range map[string]bool{`{"isolation": "strict", "acceptRA": true}`: false, `{"isolation": "strict", "acceptRA": true, "antispoof": false}`: true, `{"acceptRA": true}`: true} {
+	for options, want := range map[string]bool{`{"isolation": "strict", "acceptRA": true}`: false, `{"isolation": "strict", "acceptRA": true, "antispoof": false}`: true, `{"acceptRA": true}`: true, `{"isolation": "strict", "acceptRA": true, "awaitRA": true}`: true} {
 		if err := CheckIsolation(network(t, "n", options, bridge), inProcess); (err == nil) != want {
 			t.Errorf("%s: %v", options, err)
 		}

@@ -214,7 +214,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, dns, isolation, antispoof, fromHost"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, awaitRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, publishAddress, dns, isolation, antispoof, fromHost, narrow"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,
@@ -239,6 +239,7 @@ func TestParse(t *testing.T) {
 		`{"hostPorts": ["99999999999999999999-80"]}`:          `policy in x.conflist: hostPorts "99999999999999999999-80": ` + portRange,
 		`{"hostPorts": ["80-99999999999999999999"]}`:          `policy in x.conflist: hostPorts "80-99999999999999999999": ` + portRange,
 		`{"hostPorts": ["1-65536"]}`:                          `policy in x.conflist: hostPorts "1-65536": ` + portRange,
+		`{"awaitRA": true}`:                                   `policy in x.conflist: awaitRA true: want acceptRA true, too: without, interfaces ignore router advertisements`,
 		`{"ipv6": false}`:                                     `policy in x.conflist:1:14: ipv6 is a JSON bool, want string`,
 		`{"arp": "off"}`:                                      `policy in x.conflist: arp "off": want "strict", or omit it`,
 		`{"ipv6": "on"}`:                                      `policy in x.conflist: ipv6 "on": want "off" or "link-local", or omit it`,
@@ -263,7 +264,7 @@ func TestParse(t *testing.T) {
 
 // TestEachKeyTwice: of each key, both are refused, whatever the second one says and how it is written.
 func TestEachKeyTwice(t *testing.T) {
-	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "ipv6", "arp", "routing", "executor", "egressAddress", "mtuFrom", "publish", "dns", "isolation", "antispoof"}
+	keys := []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "mtu", "hostPorts", "hostRange", "acceptRA", "awaitRA", "ipv6", "arp", "routing", "executor", "egressAddress", "mtuFrom", "publish", "publishAddress", "dns", "isolation", "antispoof"}
 	for _, key := range keys {
 		for _, again := range []string{key, strings.ToUpper(key), strings.ToUpper(key[:1]) + key[1:]} {
 			for _, value := range []string{"null", "[]", "true", `["*"]`, "{}"} {
@@ -402,8 +403,8 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got %q in %s, %v, want %q", s.Describe(), s.File, err, want)
 	}
 	for text, option := range map[string]string{
-		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`, `{"arp": "strict"}`: `arp "strict"`, `{"isolation": "strict"}`: `isolation "strict"`, `{"antispoof": false}`: "antispoof",
-		`{"egressAddress": "192.0.2.10"}`: "egressAddress", `{"mtuFrom": "uplink"}`: `mtuFrom "uplink"`, `{"publish": "both"}`: `publish "both"`,
+		`{"hostRange": true}`: "hostRange true", `{"acceptRA": true}`: "acceptRA true", `{"routing": "source"}`: `routing "source"`, `{"ipv6": "off"}`: `ipv6 "off"`, `{"arp": "strict"}`: `arp "strict"`, `{"isolation": "strict"}`: `isolation "strict"`, `{"antispoof": false}`: "antispoof", `{"narrow": true}`: "narrow true",
+		`{"egressAddress": "192.0.2.10"}`: "egressAddress", `{"mtuFrom": "uplink"}`: `mtuFrom "uplink"`, `{"publish": "both"}`: `publish "both"`, publishExample: "publishAddress",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

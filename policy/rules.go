@@ -67,6 +67,9 @@ type Rules struct {
 	// AcceptRA is not a rule: interfaces on the network accept IPv6 router
 	// advertisements. False: they ignore them. For networks only.
 	AcceptRA bool `json:"acceptRA,omitempty"`
+	// AwaitRA is not a rule: an attachment to the network waits until router advertisements have given its interface an address, which
+	// is on record from then on. False: such addresses come and go. For networks with AcceptRA only.
+	AwaitRA bool `json:"awaitRA,omitempty"`
 	// IPv6 is not a rule: with IPv6Off, interfaces on the network, which gives them no IPv6 addresses, and their ends on the
 	// host have no link-local ones either. Empty or IPv6LinkLocal: as the kernel makes them. For networks only.
 	IPv6 string `json:"ipv6,omitempty"`
@@ -89,6 +92,9 @@ type Rules struct {
 	// Publish is not a rule: with PublishBoth, a port that is published on an address of the host is so on those of the other family
 	// of its interface, too. Empty: on the address alone. For networks only.
 	Publish string `json:"publish,omitempty"`
+	// PublishAddress is not a rule: ports are published on addresses that move with the allocation. Nil: on those of the host. For
+	// networks only.
+	PublishAddress *PublishAddress `json:"publishAddress,omitempty"`
 	// DNS is not a rule: it says whose DNS an allocation gets, "primary", "merge", or the
 	// name of one of its networks. On a network it is for the allocations whose primary
 	// it is. Empty: the host's, else that of the primary network.
@@ -100,6 +106,8 @@ type Rules struct {
 	Antispoof *bool `json:"antispoof,omitempty"`
 	// FromHost is whether the host reaches attachments that rules of isolation do not let it reach. Nil: it does. For networks only.
 	FromHost *bool `json:"fromHost,omitempty"`
+	// Narrow is whether a job may narrow the traffic of its attachments. For networks only.
+	Narrow bool `json:"narrow,omitempty"`
 }
 
 // Level is Isolation, or its default.
@@ -129,6 +137,9 @@ func (s Source) validate() error {
 	case "", isolation.None, isolation.Network, isolation.Strict:
 	default:
 		return fmt.Errorf("policy in %s: isolation %q: want %q, %q or %q", s.File, s.Isolation, isolation.None, isolation.Network, isolation.Strict)
+	}
+	if s.AwaitRA && !s.AcceptRA {
+		return fmt.Errorf("policy in %s: awaitRA true: want acceptRA true, too: without, interfaces ignore router advertisements", s.File)
 	}
 	if s.Level() == isolation.None && !s.ReachedByHost() {
 		return fmt.Errorf("policy in %s: fromHost false: want isolation %q or %q, too: without, others reach what the host does not", s.File, isolation.Network, isolation.Strict)
@@ -209,8 +220,14 @@ func (r Rules) Describe() string {
 	if r.EgressAddress != nil {
 		parts = append(parts, "egress addresses "+listOf(r.EgressAddress.Addresses()))
 	}
+	if r.PublishAddress != nil {
+		parts = append(parts, "publish addresses "+listOf(r.PublishAddress.Addresses.Addresses()))
+	}
 	if !r.ReachedByHost() {
 		parts = append(parts, "not from the host")
+	}
+	if r.Narrow {
+		parts = append(parts, "jobs may narrow")
 	}
 	if len(parts) == 0 {
 		return "unrestricted"

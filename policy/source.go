@@ -54,7 +54,7 @@ func (r Rules) ofNetworks() string {
 		text string
 		set  bool
 	}{
-		{"hostRange true", r.HostRange}, {"acceptRA true", r.AcceptRA}, {"antispoof", r.Antispoof != nil}, {"fromHost", r.FromHost != nil}, {"egressAddress", r.EgressAddress != nil},
+		{"hostRange true", r.HostRange}, {"acceptRA true", r.AcceptRA}, {"antispoof", r.Antispoof != nil}, {"fromHost", r.FromHost != nil}, {"narrow true", r.Narrow}, {"egressAddress", r.EgressAddress != nil}, {"publishAddress", r.PublishAddress != nil},
 	} {
 		if key.set {
 			return key.text
@@ -138,7 +138,7 @@ func refuseUseless(n *cniconf.Network, s Source) error {
 }
 
 // restricting are the keys of rules, which have no effect outside of "allocnet".
-var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof", "fromHost", "egressAddress"}
+var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof", "fromHost", "narrow", "egressAddress", "publishAddress"}
 
 // refuseMisplaced refuses rules beside the key "allocnet", and in plugins.
 func refuseMisplaced(n *cniconf.Network) error {

@@ -30,6 +30,8 @@ type (
 	Bandwidth = allocation.Bandwidth
 	// PortMapping is an element of the portMappings capability.
 	PortMapping = allocation.ChosenPort
+	// Narrowing is what a job leaves of the traffic of its allocations.
+	Narrowing = allocation.Narrowing
 )
 
 // addressesOf returns IPs without their prefix lengths.

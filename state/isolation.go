@@ -13,12 +13,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/files"
 )
 
@@ -31,12 +33,20 @@ type Isolation struct {
 	Antispoof bool `json:"antispoof,omitempty"`
 	// NoHost is whether the host does not reach it, but by rules.
 	NoHost bool `json:"noHost,omitempty"`
+	// Narrowing is what its job leaves of its traffic.
+	Narrowing allocation.Narrowing `json:"narrowing,omitzero"`
 	// End is the name of its end on the host, and Bridge that of which it is a port; empty: of none.
 	End    string `json:"end"`
 	Bridge string `json:"bridge,omitempty"`
 	// MAC is that of its interface, and Addresses are those that it gets. Empty: ADD has not come to that.
 	MAC       string       `json:"mac,omitempty"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+}
+
+// Unplaced is what is wanted of it, without where it is.
+func (i Isolation) Unplaced() *Isolation {
+	i.End, i.Bridge, i.MAC, i.Addresses = "", "", "", nil
+	return &i
 }
 
 // isolationDir is the directory of HostIsolation.
@@ -210,19 +220,47 @@ func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) e
 	return i.ConfirmLearned(pool, read)
 }
 
-// beginLearning keeps what the other hosts of a pool have said. One who is killed while he learns has not ended the flows of those that are gone.
+// beginLearning adds what the other hosts of a pool have said to what the host may have. One who is killed while he learns, or fails, has not
+// ended the flows of those that are gone.
 func (i HostIsolation) beginLearning(pool string) error {
-	if i.IsLearning() { // what the host had before that is kept
-		return nil
-	}
-	former, err := files.ReadNoFollow(i.learned(pool))
+	latest, err := files.ReadNoFollow(i.learned(pool))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	before, err := i.Former()
+	if err != nil {
+		return err
+	}
+	former := joined(before, latest)
+	if i.IsLearning() && bytes.Equal(former, before) {
+		return nil
 	}
 	return i.disk("write", i.learning(), func() error { return files.Replace(i.learning(), former, files.Options{}) })
 }
 
-// Former returns what the other hosts of a pool said before, as long as the host may have that; nil: nothing, or it is not known.
+// joined is a list of JSON with all elements of two lists, each once. What is no list has none, and none are no list.
+func joined(one, other []byte) []byte {
+	var all []json.RawMessage
+	for _, list := range [][]byte{one, other} {
+		var elements []json.RawMessage
+		if json.Unmarshal(list, &elements) != nil {
+			continue
+		}
+		for _, e := range elements {
+			if !slices.ContainsFunc(all, func(has json.RawMessage) bool { return bytes.Equal(has, e) }) {
+				all = append(all, e)
+			}
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	text, _ := json.Marshal(all) // each was read as JSON
+	return text
+}
+
+// Former returns what the other hosts of pools said since the host had all that they say, as long as it may have that; nil: nothing, or it is not
+// known.
 func (i HostIsolation) Former() ([]byte, error) {
 	former, err := files.ReadNoFollow(i.learning())
 	if errors.Is(err, fs.ErrNotExist) || !json.Valid(former) {

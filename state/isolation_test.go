@@ -84,9 +84,11 @@ func TestLearned(t *testing.T) {
 	requireFormer("")
 	must(t, i.SetLearned("p", []byte("[3]"), read))
 	requireFormer("[1]")
+	must(t, i.SetLearned("p", []byte("[1,4]"), read)) // the host has not ended to learn the one before
+	requireFormer("[1,3]")
 	must(t, i.SetLearned("p", nil, read))
 	must(t, i.SetLearned("p", nil, read))
-	requireFormer("[1]")
+	requireFormer("[1,3,4]")
 	requireLearned("")
 	if !i.IsLearning() {
 		t.Error("the host is taken to have what is not on record any more")

@@ -41,14 +41,14 @@ func LeasesAreKept(dir string) bool {
 	return unix.Flock(int(marks.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
-// List is Store.List for the allocations that may have leases.
+// List is Store.List for the allocations that may have leases, or addresses that change by router advertisements.
 func (l Leases) List(ctx context.Context) iter.Seq2[Record, error] {
 	return l.store.list(ctx, func() ([]string, error) { return marked(l.dir()) })
 }
 
-// markLeases marks the allocation if attachments have leases.
+// markLeases marks the allocation if attachments have addresses that change while they live.
 func (l *Locked) markLeases(attachments []Attachment) error {
-	if !slices.ContainsFunc(attachments, func(a Attachment) bool { return a.DHCP != nil }) {
+	if !slices.ContainsFunc(attachments, func(a Attachment) bool { return a.DHCP != nil || a.AwaitRA }) {
 		return nil
 	}
 	return l.addMark(leaseMarks)

@@ -28,7 +28,9 @@ func TestLeased(t *testing.T) {
 		l.Unlock()
 	}
 	killed := lock(t, s, "killed") // before it had a record
-	must(t, killed.markLeases([]Attachment{leased("net1")}))
+	advertised := attachment("net1", "")
+	advertised.AwaitRA = true
+	must(t, killed.markLeases([]Attachment{advertised}))
 	must(t, killed.file.Close())
 	var found []string
 	for r, err := range s.Leases().List(t.Context()) {

@@ -6,6 +6,8 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -196,6 +198,10 @@ type Attachment struct {
 	// AcceptRA is whether its interface was set to accept IPv6 router advertisements, or to
 	// ignore them. nil: it is left to a plugin, or the record is of an earlier build.
 	AcceptRA *bool `json:"acceptRA,omitempty"`
+	// AwaitRA is whether Advertised are on record: those addresses that router advertisements have given its interface, as it was seen
+	// last.
+	AwaitRA    bool           `json:"awaitRA,omitempty"`
+	Advertised []netip.Prefix `json:"advertised,omitempty"`
 	// IPv6Off is whether its interface and the end of it on the host were made without IPv6.
 	IPv6Off bool `json:"ipv6Off,omitempty"`
 	// StrictARP is whether its interface answers ARP for its own addresses alone.
@@ -329,6 +335,13 @@ func IsNomadID(id string) bool {
 		}
 	}
 	return len(id) == 36
+}
+
+// NomadIndex returns the number of an allocation in its group by Nomad's name of it, such as job.group[3].
+func NomadIndex(name string) (int, bool) {
+	digits, ok := strings.CutSuffix(name[strings.LastIndexByte(name, '[')+1:], "]")
+	index, err := strconv.ParseUint(digits, 10, 31)
+	return int(index), ok && err == nil
 }
 
 func validateForm(id string) error {

@@ -28,6 +28,7 @@ type allocationPage struct {
 	Details  part[*api.Details]
 	Rules    []ownedRule
 	Leases   []ownedLease
+	Traffic  []ownedTraffic
 	// Missing is how many rules the host lacks.
 	Missing int
 	// Flows are those of the allocation that isolation denied, the last first.
@@ -35,7 +36,7 @@ type allocationPage struct {
 	Events []event
 }
 
-// ownedRule and ownedLease are those of an interface.
+// ownedRule, ownedLease and ownedTraffic are those of an interface.
 type (
 	ownedRule struct {
 		Interface string
@@ -44,6 +45,12 @@ type (
 	ownedLease struct {
 		Interface string
 		api.Lease
+	}
+	ownedTraffic struct {
+		Interface, Network string
+		api.Traffic
+		// Rate is nil while it is not known.
+		Rate *rate
 	}
 )
 
@@ -67,6 +74,7 @@ func (s *Server) allocation(ctx context.Context, r *http.Request) (content, erro
 	p.Problems = slices.Concat(ofAllocation(p.Allocation), h.unread(), h.ofRepair(func(damaged string) bool { return damaged == id }))
 	p.Events = eventsOf(s.feed.newest(eventsPerAllocation, func(e api.Event) bool { return e.Allocation == id }))
 	p.list()
+	p.count(&s.rates, s.now())
 	return content{"allocation", short(id), p}, nil
 }
 
@@ -99,6 +107,18 @@ func (p *allocationPage) list() {
 		}
 		for _, l := range d.Leases {
 			p.Leases = append(p.Leases, ownedLease{d.Interface, l})
+		}
+	}
+}
+
+// count lists what the interfaces of attachments have counted.
+func (p *allocationPage) count(r *rates, now time.Time) {
+	if p.Details.Err != nil {
+		return
+	}
+	for _, d := range p.Details.Value.Attachments {
+		if d.Traffic != nil {
+			p.Traffic = append(p.Traffic, ownedTraffic{d.Interface, d.Network, *d.Traffic, r.add(p.ID, d.Interface, *d.Traffic, now)})
 		}
 	}
 }

@@ -32,7 +32,7 @@ type host struct {
 	Leaks       part[*api.Leaks]
 	Cluster     part[*api.Cluster]
 	Repair      part[*api.Repair]
-	// Map is asked for by the page of problems only, because it takes the agent longer.
+	// Map is asked for by lookAtAll only, because it takes the agent longer.
 	Map part[*api.Map]
 }
 
@@ -49,6 +49,17 @@ func look(ctx context.Context, a Agent) (*host, error) {
 	group.Go(func() { h.Repair = ask(ctx, a.Repair) })
 	group.Wait()
 	return h, h.Allocations.Err
+}
+
+// lookAtAll is look, and asks how the host differs from the records.
+func lookAtAll(ctx context.Context, a Agent) (*host, error) {
+	drawn := make(chan part[*api.Map], 1)
+	go func() { drawn <- ask(ctx, a.Map) }()
+	h, err := look(ctx, a)
+	if err == nil {
+		h.Map = <-drawn
+	}
+	return h, err
 }
 
 // ask returns an answer; a value is never nil without an error.

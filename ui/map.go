@@ -15,8 +15,15 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 )
 
-func (s *Server) mapPage(context.Context, *http.Request) (content, error) {
-	return content{"map", "Map", nil}, nil
+// onlyProblems is the value of show that leaves out what has no problem.
+const onlyProblems = "problems"
+
+func (s *Server) mapPage(ctx context.Context, r *http.Request) (content, error) {
+	h, err := lookAtAll(ctx, s.config.Agent)
+	if err != nil {
+		return content{}, err
+	}
+	return content{"map", "Map", newMap(h, r.URL.Query().Get("show") == onlyProblems)}, nil
 }
 
 // mapImage answers with the picture of the host.

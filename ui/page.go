@@ -18,6 +18,7 @@ import (
 	"unicode"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
@@ -79,7 +80,9 @@ type layout struct {
 	Version uint64
 	// Allocations and Problems are how many there are, as the feed has counted them; 0 also if that is not known.
 	Allocations, Problems int
-	Data                  any
+	// Every is after how many seconds the page loads itself again without an event. 0: it does not.
+	Every int
+	Data  any
 }
 
 // render writes a page of a version; shown is nil for one without a session.
@@ -91,6 +94,9 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, version 
 	if shown != nil {
 		page.Title, page.Data = shown.title, shown.data
 		page.Allocations, page.Problems = s.feed.counts()
+		if name == "allocation" {
+			page.Every = trafficEvery
+		}
 	}
 	var out bytes.Buffer
 	if err := parsed().ExecuteTemplate(&out, name, page); err != nil {
@@ -120,11 +126,12 @@ var functions = template.FuncMap{
 	"stamp":        func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") },
 	"machine":      func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"clock":        func(t time.Time) string { return t.Local().Format("15:04:05") },
-	"amount":       amount, "args": func(page layout, data any) args { return args{page, data} },
+	"bytes":        func(n uint64) string { return bytesText(float64(n)) }, "perSecond": func(n float64) string { return bytesText(n) + "/s" },
+	"amount": amount, "args": func(page layout, data any) args { return args{page, data} },
 	"searchForm": func(action, query, label, example string) searchForm {
 		return searchForm{action, query, label, example}
 	},
-	"usageBar": usageBar, "addressBar": addressBar, "reach": reach, "indented": indented,
+	"ranges": allocation.Ranges, "usageBar": usageBar, "addressBar": addressBar, "reach": reach, "indented": indented,
 }
 
 // args are those of a template within a page.

@@ -65,7 +65,7 @@ func TestPages(t *testing.T) {
 	r.requireText("events", "repaired", "missing: bridge web0; address 10.88.0.1/16 of web0; rules of its chains removed by nft (PID 4711), started by bash", "collected", "detached", "could not set bridge&#39;s mac", "allocnet-cni")
 	r.requireText("problems", "not removed: the chain is used", "CNI-DN-8ce2a1f0b7d64c1e9f3a2", "device or resource busy", "client-3", "vlan100")
 	r.requireText("problems", ">drift<", "eth1 is down", "eth0 on web is not as it was attached", "found <time", "missing: address 10.88.0.2/16 of eth0", "not repaired: address", "6 repairs in short", "9 repairs in short")
-	r.requireText("map", "map.svg?version=")
+	r.requireText("map", "map.svg", "data/postgres", ">3 allocations<", "eth1 is down", "10.88.0.4", "Only problems")
 	empty := start(t).enter()
 	empty.requireText("", "There is no network", "There is no event yet", "not examined yet")
 	empty.requireText("allocations", "No allocation is set up")

@@ -38,13 +38,10 @@ type problemsPage struct {
 }
 
 func (s *Server) problems(ctx context.Context, _ *http.Request) (content, error) {
-	drawn := make(chan part[*api.Map], 1)
-	go func() { drawn <- ask(ctx, s.config.Agent.Map) }()
-	h, err := look(ctx, s.config.Agent)
+	h, err := lookAtAll(ctx, s.config.Agent)
 	if err != nil {
 		return content{}, err
 	}
-	h.Map = <-drawn
 	isReportOnly := h.Repair.Err == nil && h.Repair.Value.Mode == reportMode
 	return content{"problems", "Problems", problemsPage{append(h.problems(), h.ofDrift()...), isReportOnly, h.Leaks}}, nil
 }

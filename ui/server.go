@@ -40,6 +40,7 @@ type Server struct {
 	config   Config
 	sessions sessions
 	feed     *feed
+	rates    rates
 	// base begins the paths of all pages. Cookies are not bound to a port, but to a path: the
 	// pages of another user of this host do not get the cookie, as they do not know it.
 	base string

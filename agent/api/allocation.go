@@ -25,6 +25,8 @@ type (
 	Rule = allocation.Rule
 	// Lease is that of an address from a pool.
 	Lease = allocation.Lease
+	// Traffic is what an interface has counted.
+	Traffic = allocation.Traffic
 	// Remover is a process that has removed rules.
 	Remover = allocation.Remover
 )

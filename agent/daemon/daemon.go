@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/agent/denied"
+	"github.com/allocnet/allocnet/agent/hosts"
 	"github.com/allocnet/allocnet/agent/repair"
 	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cluster/span"
@@ -48,6 +49,7 @@ type Daemon struct {
 	denied     *denied.Log           // nil with the hook "noop"
 	rosters    *rosters              // nil with the hook "noop"
 	leases     func(context.Context) // nil with the hook "noop"
+	hosts      *hosts.Keeper         // nil without the block nomad
 	// unlockRoutes lets another process change the routes of the host. Nil: this one has not
 	// needed them. The lock ends with the process.
 	unlockRoutes func()
@@ -81,6 +83,7 @@ func New(load Load, stderr io.Writer) (*Daemon, error) {
 	d.repairer = d.newRepairer(engine)
 	d.isolation, d.denied = newRefresher(engine, d.config.ConfDirs, d.log), newDenied(engine, d.log)
 	d.rosters = d.newRosters(engine)
+	d.hosts = newHosts(d, engine)
 	d.leases = newLeases(engine, d.config.CNI.Chroot, d.log)
 	d.agent = agent.New(d.agentConfig(engine), engine)
 	return d, nil
@@ -166,6 +169,9 @@ func (d *Daemon) tasks(listeners []net.Listener) []func(context.Context) {
 	}
 	if d.leases != nil {
 		tasks = append(tasks, d.leases)
+	}
+	if d.hosts != nil {
+		tasks = append(tasks, d.hosts.Run)
 	}
 	if d.nomad != nil && d.config.Nomad.Events {
 		tasks = append(tasks, func(ctx context.Context) { d.nomad.Watch(ctx, d.reconciler.Kick) })

@@ -6,6 +6,7 @@ package daemon
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -52,6 +53,9 @@ func newDenied(engine agent.Engine, log hclog.Logger) *denied.Log {
 	return denied.New(denied.Config{Listen: filter.Listen, Ends: e.Isolation().Ends, Logger: log})
 }
 
+// quiet is how long files have to stay as they are: a change shall hold soon, and to follow twice is as right as once.
+const quiet = 50 * time.Millisecond
+
 // run refreshes isolation at its start, and when files change. A mistake is logged once; repairs at an interval do the same
 // where changes are not heard of.
 func (r *refresher) run(ctx context.Context) {
@@ -63,7 +67,7 @@ func (r *refresher) run(ctx context.Context) {
 		r.log.Warn("changes of isolation hold after the next repair, as they are not heard of", "error", err)
 	}
 	mistake := ""
-	watch.Follow(ctx, append([]string{filepath.Dir(isolation.DefaultFile)}, dirs...), deaf, func() { mistake = r.refresh(ctx, mistake) })
+	watch.Follow(ctx, quiet, append([]string{filepath.Dir(isolation.DefaultFile)}, dirs...), deaf, func() { mistake = r.refresh(ctx, mistake) })
 }
 
 // refresh refreshes isolation, and returns the mistake that keeps it from that; empty for none.

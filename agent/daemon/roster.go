@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/roster"
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/state"
 )
 
 const (
@@ -46,7 +48,11 @@ type rosters struct {
 	// pools returns those that span hosts. It is complete if networks use no other one.
 	pools func() (spanning []*ipam.Config, complete bool)
 	open  func(*ipam.Config) func() (ipam.Store, ipam.Host, error)
-	log   hclog.Logger
+	// indexes are the numbers of this host's allocations in their groups, by ID. Nil: they are not known.
+	indexes func() map[string]int
+	log     hclog.Logger
+	// learned counts how often something was learned of other hosts.
+	learned atomic.Uint64
 
 	mu      sync.Mutex // guards all below
 	running map[string]*running
@@ -69,7 +75,11 @@ func (d *Daemon) newRosters(engine agent.Engine) *rosters {
 	if !ok || d.pools == nil {
 		return nil
 	}
-	return &rosters{engine: e.Isolation(), pools: func() ([]*ipam.Config, bool) { return spanningPools(d.pools) }, open: d.openRoster, log: d.log.Named("cluster"), running: map[string]*running{}}
+	r := &rosters{engine: e.Isolation(), pools: func() ([]*ipam.Config, bool) { return spanningPools(d.pools) }, open: d.openRoster, log: d.log.Named("cluster"), running: map[string]*running{}}
+	if d.nomad != nil {
+		r.indexes = d.nomad.Indexes
+	}
+	return r
 }
 
 func spanningPools(p *pools.Pools) (spanning []*ipam.Config, complete bool) {
@@ -173,6 +183,7 @@ func (r *rosters) newRoster(c *ipam.Config) *roster.Roster {
 		Config: c, Open: r.open(c), Own: r.members, Routes: route.Links, Logger: r.log,
 		Known: func() ([]isolation.Remote, error) { return r.engine.Remembered(c.Pool) },
 		Learn: func(ctx context.Context, all []isolation.Remote, read time.Time) error {
+			defer r.learned.Add(1)
 			return r.engine.Learn(ctx, c.Pool, all, read)
 		},
 	})
@@ -231,8 +242,23 @@ func (r *rosters) members(ctx context.Context) ([]isolation.Member, error) {
 		return r.own, nil
 	}
 	own, err := r.engine.Members(ctx)
+	r.number(own)
 	if err == nil {
 		r.own, r.version, r.readOwn = own, version, time.Now()
 	}
 	return own, err
+}
+
+// number gives attachments the numbers of their allocations.
+func (r *rosters) number(own []isolation.Member) {
+	if r.indexes == nil {
+		return
+	}
+	indexes := r.indexes()
+	for i := range own {
+		if index, ok := indexes[state.AllocationOf(own[i].ID)]; ok {
+			number := uint32(index) //nolint:gosec // it has 31 bits
+			own[i].Index = &number
+		}
+	}
 }

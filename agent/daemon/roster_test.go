@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/storetest"
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/state"
 )
 
 // fakeSharer is an engine that shares what it is told to.
@@ -169,6 +170,16 @@ func TestRostersWithdrawn(t *testing.T) {
 			t.Errorf("the hosts of the pool still read it: %v", err)
 		}
 	})
+}
+
+// TestNumber: each attachment has the number of its allocation, as far as Nomad has told it.
+func TestNumber(t *testing.T) {
+	own := []isolation.Member{{ID: "a"}, {ID: state.ContainerID("a", "net1")}, {ID: "b"}}
+	(&rosters{}).number(own)
+	(&rosters{indexes: func() map[string]int { return map[string]int{"a": 7} }}).number(own)
+	if own[0].Index == nil || *own[0].Index != 7 || own[1].Index == nil || *own[1].Index != 7 || own[2].Index != nil {
+		t.Errorf("%+v, want 7 for both of a", own)
+	}
 }
 
 func parsePool(t *testing.T, name string) *ipam.Config {

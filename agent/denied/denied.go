@@ -29,15 +29,17 @@ const (
 	queued = 256
 	// stale is after what time the attachments are read again, and fresh if a packet is of none that is known.
 	stale, fresh = 5 * time.Second, time.Second
+	// pause is how long it takes until it is tried to listen again.
+	pause = 10 * time.Second
 )
 
 // Config is where a Log has its facts from.
 type Config struct {
-	// Listen calls a function for packets that are dropped, until the context ends. Required.
-	Listen func(context.Context, func(isolation.DeniedFlow)) error
+	// Listen calls listening once it hears of packets that are dropped, and tell for each, until the context ends. Required.
+	Listen func(ctx context.Context, listening func(), tell func(isolation.DeniedFlow)) error
 	// Ends returns the attachments of this host. Required.
 	Ends func(context.Context) ([]hook.HostEnd, error)
-	// Logger gets a line if packets are not heard of. Required.
+	// Logger gets a line when packets are not heard of, and when they are again. Required.
 	Logger hclog.Logger
 }
 
@@ -57,7 +59,7 @@ type Log struct {
 // New returns a Log that has no flows yet.
 func New(c Config) *Log { return &Log{config: c} }
 
-// Run listens until ctx ends.
+// Run listens until ctx ends, also after another program that does has ended.
 func (l *Log) Run(ctx context.Context) {
 	packets := make(chan isolation.DeniedFlow, queued)
 	var group sync.WaitGroup
@@ -65,19 +67,37 @@ func (l *Log) Run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group.Go(func() { l.keep(ctx, packets) })
-	err := l.config.Listen(ctx, func(f isolation.DeniedFlow) {
-		select {
-		case packets <- f:
-		default:
+	for {
+		err := l.config.Listen(ctx, func() { l.hear(nil) }, func(f isolation.DeniedFlow) {
+			select {
+			case packets <- f:
+			default:
+			}
+		})
+		if err == nil || ctx.Err() != nil {
+			return
 		}
-	})
-	if err == nil || ctx.Err() != nil {
-		return
+		l.hear(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
 	}
+}
+
+// hear keeps why packets are not heard of; nil: they are. What changes is logged.
+func (l *Log) hear(deaf error) {
 	l.mu.Lock()
-	l.deaf = err
+	before := l.deaf
+	l.deaf = deaf
 	l.mu.Unlock()
-	l.config.Logger.Warn("flows that isolation denies are not told of", "error", err)
+	switch {
+	case deaf == nil && before != nil:
+		l.config.Logger.Info("flows that isolation denies are told of")
+	case deaf != nil && (before == nil || before.Error() != deaf.Error()):
+		l.config.Logger.Warn("flows that isolation denies are not told of", "error", deaf)
+	}
 }
 
 // keep adds packets until ctx ends.
@@ -150,7 +170,7 @@ func (l *Log) end(a netip.Addr, link string, isForged bool) allocation.FlowEnd {
 	return found
 }
 
-// Flows returns the flows, in the order of their last packets, and why the host does not tell of any; nil: it does.
+// Flows returns the flows, in the order of their last packets, and why the host tells of no more; nil: it does.
 func (l *Log) Flows() ([]allocation.DeniedFlow, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

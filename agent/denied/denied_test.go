@@ -10,7 +10,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -129,7 +131,7 @@ func TestRun(t *testing.T) {
 	l := w.log()
 	ctx, stop := context.WithCancel(t.Context())
 	heard := make(chan struct{})
-	l.config.Listen = func(ctx context.Context, do func(isolation.DeniedFlow)) error {
+	l.config.Listen = func(ctx context.Context, _ func(), do func(isolation.DeniedFlow)) error {
 		for i := range 2 * queued { // more than wait: some are left out, and nothing blocks
 			do(packet(i))
 		}
@@ -145,9 +147,47 @@ func TestRun(t *testing.T) {
 	if _, err := l.Flows(); err != nil {
 		t.Errorf("an end that was wanted: %v", err)
 	}
-	l.config.Listen = func(context.Context, func(isolation.DeniedFlow)) error { return errors.New("another process listens") }
-	l.Run(t.Context())
-	if _, err := l.Flows(); err == nil || err.Error() != "another process listens" {
-		t.Errorf("deaf: %v", err)
-	}
+}
+
+// TestListensAgain: while another process listens the host says so, and it is tried again until that one has ended.
+func TestListensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := (&world{}).log()
+		var lines strings.Builder
+		l.config.Logger = hclog.New(&hclog.LoggerOptions{Output: &lines})
+		attempts, lost := 0, make(chan struct{})
+		l.config.Listen = func(ctx context.Context, listening func(), do func(isolation.DeniedFlow)) error {
+			if attempts++; attempts%4 != 0 {
+				return errors.New("another process listens")
+			}
+			listening()
+			do(packet(attempts))
+			select {
+			case <-ctx.Done():
+			case <-lost:
+			}
+			return errors.New("the socket is closed")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { l.Run(ctx) })
+		for i, want := range []string{"1, 0 flows, another process listens", "2, 0 flows, another process listens", "3, 0 flows, another process listens", "4, 1 flows, <nil>", "4, 1 flows, <nil>"} {
+			synctest.Wait()
+			flows, err := l.Flows()
+			if got := fmt.Sprintf("%d, %d flows, %v", attempts, len(flows), err); got != want {
+				t.Errorf("pause %d: attempt %s, want %s", i, got, want)
+			}
+			time.Sleep(pause)
+		}
+		close(lost)
+		synctest.Wait()
+		if flows, err := l.Flows(); len(flows) != 1 || fmt.Sprint(err) != "the socket is closed" {
+			t.Errorf("the flows of before are %v, %v", flows, err)
+		}
+		stop()
+		group.Wait()
+		if text := lines.String(); strings.Count(text, "not told of") != 2 || strings.Count(text, "are told of") != 1 {
+			t.Errorf("logged is\n%s", text)
+		}
+	})
 }

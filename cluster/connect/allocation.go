@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/rest"
@@ -40,18 +38,11 @@ func (c *Connection) Index(ctx context.Context, namespace, id string) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	index, ok := indexOf(a.Name)
+	index, ok := state.NomadIndex(a.Name)
 	if !ok {
 		return 0, fmt.Errorf("nomad does not know allocation %q in namespace %q", id, namespace)
 	}
 	return index, nil
-}
-
-// indexOf reads a name such as job.group[3].
-func indexOf(name string) (int, bool) {
-	digits, ok := strings.CutSuffix(name[strings.LastIndexByte(name, '[')+1:], "]")
-	index, err := strconv.ParseUint(digits, 10, 31)
-	return int(index), ok && err == nil
 }
 
 // allocation returns the zero value for one that Nomad does not know. The ID is of a store's

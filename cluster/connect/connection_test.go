@@ -253,14 +253,6 @@ func TestNoNomad(t *testing.T) {
 	}
 }
 
-func TestIndexOf(t *testing.T) {
-	for name, want := range map[string]int{"web.api[0]": 0, "web.api[12]": 12, "a[1].b[2]": 2, "": -1, "web.api": -1, "web[": -1, "web[-1]": -1, "web[x]": -1, "web[1] ": -1} {
-		if got, ok := indexOf(name); ok != (want >= 0) || ok && got != want {
-			t.Errorf("%q: %d, %t, want %d", name, got, ok, want)
-		}
-	}
-}
-
 // TestFence: it is what the block ipam has, with each store.
 func TestFence(t *testing.T) {
 	for text, want := range map[string]time.Duration{

@@ -18,8 +18,9 @@ import (
 // bridgeTable is a table of nftables with rules for frames.
 type bridgeTable struct {
 	name string
-	// forwards is whether it has a chain for what bridges forward, and routes whether a rule has the host route frames instead.
-	forwards, routes bool
+	// forwards is whether it has a chain for what bridges forward, arrives whether it has one for what comes to them, and routes whether a rule has the
+	// host route frames instead.
+	forwards, arrives, routes bool
 }
 
 // parseBridges reads what matters of a table of bridges. What cannot be read may have rules.
@@ -27,11 +28,14 @@ func parseBridges(t table, data []byte) bridgeTable {
 	b := bridgeTable{name: t.name}
 	var l listing
 	if json.Unmarshal(data, &l) != nil {
-		b.forwards = true
+		b.forwards, b.arrives = true, true
 		return b
 	}
 	for _, o := range l.Objects {
-		b.forwards = b.forwards || o.Chain != nil && o.Chain.Hook == Forward
+		if o.Chain != nil && o.Chain.isBase() {
+			b.forwards = b.forwards || o.Chain.Hook == Forward
+			b.arrives = b.arrives || o.Chain.Hook == prerouting || o.Chain.Hook == Input
+		}
 		if o.Rule == nil {
 			continue
 		}

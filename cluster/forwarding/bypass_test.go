@@ -82,8 +82,8 @@ func TestBeside(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]bridgeTable{
-		`{"mangle": {"key": {"meta": {"key": "broute"}}, "value": 1}}`: {name: "b", routes: true},
-		`{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 1}}`:   {name: "b"},
+		`{"mangle": {"key": {"meta": {"key": "broute"}}, "value": 1}}`: {name: "b", arrives: true, routes: true},
+		`{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 1}}`:   {name: "b", arrives: true},
 	} {
 		text := `{"nftables": [{"chain": {"family": "bridge", "table": "b", "name": "c", "hook": "prerouting"}}, {"rule": {"chain": "c", "expr": [{"counter": null}, ` + value + `]}}]}`
 		got := parseBridges(table{"bridge", "b"}, []byte(text))
@@ -97,7 +97,7 @@ func TestBeside(t *testing.T) {
 	if got := parseBridges(table{"bridge", "b"}, []byte(`{"nftables": [{"chain": {"family": "bridge", "name": "c", "hook": "forward"}}]}`)); !got.forwards {
 		t.Errorf("a chain of what bridges forward: %+v", got)
 	}
-	if got := parseBridges(table{"bridge", "b"}, []byte("no JSON")); !got.forwards {
+	if got := parseBridges(table{"bridge", "b"}, []byte("no JSON")); !got.forwards || !got.arrives {
 		t.Errorf("what cannot be read: %+v", got)
 	}
 }

@@ -152,7 +152,7 @@ func (f *Facts) collectRules(ctx context.Context) {
 	f.unread(f.collectFirewalld(ctx))
 }
 
-// CollectFilters reads the rules alone: those of forwarded packets, and of packets to and from the host.
+// CollectFilters reads the rules alone: those of packets that come to the host, that it forwards, gets and sends.
 func CollectFilters(ctx context.Context) *Facts {
 	ctx, stop := context.WithTimeout(ctx, rulesTimeout)
 	defer stop()
@@ -160,7 +160,7 @@ func CollectFilters(ctx context.Context) *Facts {
 	if _, err := exec.LookPath("nft"); err != nil {
 		f.unread(fmt.Errorf("rules of nftables are not read: %w", err))
 	}
-	f.unread(f.collectNftables(ctx, []string{Forward, Input, Output}, f.collectIPTables(ctx)))
+	f.unread(f.collectNftables(ctx, []string{prerouting, Forward, Input, Output}, f.collectIPTables(ctx)))
 	for _, l := range f.Listings {
 		f.addOtherTables(l)
 	}

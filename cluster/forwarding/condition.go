@@ -27,6 +27,15 @@ type condition func(*packet) answer
 
 func isUnknown(*packet) answer { return unknown }
 
+// comesByItsRoute is met if the host sends to the source of the packet by the interface from which it comes: of a flow that is what is told of
+// that interface.
+func comesByItsRoute(p *packet) answer {
+	if p.from == "" {
+		return unknown
+	}
+	return yes
+}
+
 // not is the opposite of a condition. That of a part is another part.
 func not(c condition) condition {
 	return func(p *packet) answer {
@@ -126,10 +135,12 @@ func (s side) isIn(text string) answer {
 
 // isTracked is whether the packet's connection, which is a new one, has a state.
 func (p *packet) isTracked(state string) answer {
-	switch state = strings.ToLower(state); state {
-	case "new":
+	switch state = strings.ToLower(state); {
+	case p.isUntracked:
+		return unknown
+	case state == "new":
 		return yes
-	case "dnat":
+	case state == "dnat":
 		return whether(p.isTranslated)
 	}
 	return min(unknown, whether(!slices.Contains([]string{"established", "related", "invalid"}, state)))

@@ -25,8 +25,9 @@ type Flow struct {
 	// Protocol is tcp, udp, sctp or icmp, and Port the destination's.
 	Protocol string
 	Port     uint16
-	// IsPublished is whether its source has sent to a published port.
+	// IsPublished is whether its source has sent to a published port, and Asked that port, with the address if it is known.
 	IsPublished bool
+	Asked       netip.AddrPort
 }
 
 // Fate is what becomes of the first packet of a flow by the rules of a host. Without drops and doubts it passes.
@@ -44,18 +45,22 @@ const noLink = "/"
 // override a drop in another.
 func (f *Facts) FateOf(flow Flow) Fate {
 	var fate Fate
-	if flow.Bridge != "" && !isFiltered(flow.Bridge, flow.To.Is6()) {
-		for _, table := range f.bridgeTables {
-			if !table.forwards {
-				continue
-			}
+	for _, table := range f.bridgeTables {
+		if flow.Bridge != "" && table.forwards || table.arrives && isBridge(flow.FromLink) {
 			fate.Doubts = append(fate.Doubts, fmt.Sprintf("rules of the nft table bridge %s are not read", table.name))
 		}
+	}
+	if flow.Bridge != "" && !isFiltered(flow.Bridge, flow.To.Is6()) {
 		return fate
 	}
 	for _, s := range f.rulesets {
 		if !s.sees(flow.packet().source.prefix) {
 			continue
+		}
+		if flow.Hook != Output {
+			for _, chain := range s.base[prerouting] {
+				s.follows(chain, flow.arriving(s.priorities[chain]), &fate)
+			}
 		}
 		for _, chain := range s.base[flow.Hook] {
 			s.follows(chain, flow.packet(), &fate)
@@ -95,12 +100,39 @@ func (f Flow) packet() *packet {
 	return p
 }
 
+// Priorities of prerouting at which the kernel begins to track connections, and translates destinations.
+const (
+	tracking    = -200
+	translation = -100
+)
+
+// arriving is the packet as a chain of prerouting sees it.
+func (f Flow) arriving(priority int) *packet {
+	p := f.packet()
+	p.to, p.isUntracked = nil, priority <= tracking
+	if !f.IsPublished || priority > translation {
+		return p
+	}
+	p.isTranslated, p.port, p.destination = false, f.Asked.Port(), f.side(f.Asked.Addr())
+	if !f.Asked.Addr().IsValid() && !f.To.Is6() {
+		p.destination.except = loopback // it is not reached from elsewhere
+	}
+	return p
+}
+
+var loopback = netip.MustParsePrefix("127.0.0.0/8")
+
 // side is an address, or any if that is not known.
 func (f Flow) side(a netip.Addr) side {
 	if a.IsValid() {
 		return side{prefix: netip.PrefixFrom(a, a.BitLen())}
 	}
 	return side{prefix: everything(f.To.Is6() || f.From.Is6())}
+}
+
+func isBridge(link string) bool {
+	_, err := os.Stat("/sys/class/net/" + link + "/bridge")
+	return link != "" && err == nil
 }
 
 // isFiltered tells whether a bridge gives what it forwards to the rules of IP.

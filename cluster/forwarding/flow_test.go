@@ -127,12 +127,14 @@ func TestFlowICMPCodes(t *testing.T) {
 	}
 }
 
-// TestFlowHooks: a flow is seen by the chains of its hook and family alone, and each of them may drop it.
+// TestFlowHooks: a flow is seen by the chains of its hook and family alone, and of prerouting if it comes to the host, and each of them may drop it.
 func TestFlowHooks(t *testing.T) {
 	chain := func(name, hook, kind, policy string) string {
 		return fmt.Sprintf(`{"chain": {"family": "inet", "table": "fw", "name": %q, "type": %q, "hook": %q, "policy": %q}}`, name, kind, hook, policy)
 	}
-	for hook, want := range map[string]string{Forward: "the policy of the chain fwd (nft table inet fw)", Input: "", Output: "the policy of the chain out2 (nft table inet fw)"} {
+	for hook, want := range map[string]string{
+		Forward: "the policy of the chain pre (nft table inet fw); the policy of the chain fwd (nft table inet fw)", Input: "the policy of the chain pre (nft table inet fw)", Output: "the policy of the chain out2 (nft table inet fw)",
+	} {
 		text := `{"nftables": [` + strings.Join([]string{
 			chain("fwd", "forward", "filter", "drop"), chain("in", "input", "filter", "accept"), chain("nat", "input", "nat", "drop"),
 			chain("out", "output", "filter", "accept"), chain("out2", "output", "route", "drop"), chain("pre", "prerouting", "filter", "drop"),
@@ -179,6 +181,82 @@ func TestFlowOtherTables(t *testing.T) {
 	}
 }
 
+// arrivingForms are rules of prerouting, each with the priority of its chain, and what becomes of a flow, and of one to port 8443 of 192.0.2.1 that is
+// published as it.
+var arrivingForms = []struct {
+	priority        int
+	rule            string
+	want, published string
+}{
+	{-300, `{"drop": null}`, "drop", "drop"},
+	{-300, is(key("meta", "iifname"), "==", `"up0"`) + `, {"drop": null}`, "pass", "pass"},
+	{-300, is(key("meta", "oifname"), "==", `"up0"`) + `, {"drop": null}`, "pass", "pass"},
+	{-300, is(header("ip", "daddr"), "==", `"198.51.100.7"`) + `, {"drop": null}`, "drop", "pass"},
+	{-100, is(header("ip", "daddr"), "==", `"198.51.100.7"`) + `, {"drop": null}`, "drop", "pass"},
+	{-99, is(header("ip", "daddr"), "==", `"198.51.100.7"`) + `, {"drop": null}`, "drop", "drop"},
+	{-150, is(header("ip", "daddr"), "==", `"192.0.2.1"`) + `, {"drop": null}`, "pass", "drop"},
+	{10, is(header("ip", "daddr"), "==", `"192.0.2.1"`) + `, {"drop": null}`, "pass", "pass"},
+	{-150, is(header("tcp", "dport"), "==", `8443`) + `, {"drop": null}`, "pass", "drop"},
+	{-150, is(header("tcp", "dport"), "==", `443`) + `, {"drop": null}`, "drop", "pass"},
+	{-150, is(key("ct", "status"), "in", `"dnat"`) + `, {"drop": null}`, "pass", "pass"},
+	{0, is(key("ct", "status"), "in", `"dnat"`) + `, {"drop": null}`, "pass", "drop"},
+	{-300, is(key("ct", "state"), "in", `"new"`) + `, {"drop": null}`, "doubt", "doubt"},
+	{-150, is(key("ct", "state"), "in", `"new"`) + `, {"drop": null}`, "drop", "drop"},
+	{-300, is(`{"fib": {"result": "oif", "flags": ["saddr", "mark", "iif"]}}`, "==", `false`) + `, {"drop": null}`, "pass", "pass"},
+	{-300, is(`{"fib": {"result": "oif", "flags": ["saddr", "iif"]}}`, "==", `true`) + `, {"drop": null}`, "drop", "drop"},
+	{-300, is(`{"fib": {"result": "oif", "flags": ["saddr", "iif"]}}`, "!=", `true`) + `, {"drop": null}`, "pass", "pass"},
+	{-300, is(`{"fib": {"result": "oif", "flags": ["daddr"]}}`, "==", `false`) + `, {"drop": null}`, "doubt", "doubt"},
+	{-300, is(`{"fib": {"result": "oif", "flags": ["saddr", "iif"]}}`, "==", `"up0"`) + `, {"drop": null}`, "doubt", "doubt"},
+}
+
+// TestFlowArrives: what drops a flow before the host forwards it, or gets it, is told, as it sees the packet: before connections are tracked and
+// destinations translated, or after that. What the host sends does not come by there.
+func TestFlowArrives(t *testing.T) {
+	for _, test := range arrivingForms {
+		text := fmt.Sprintf(`{"nftables": [{"chain": {"family": "inet", "table": "fw", "name": "pre", "type": "filter", "hook": "prerouting", "prio": %d, "policy": "accept"}},
+			{"rule": {"chain": "pre", "expr": [%s]}}]}`, test.priority, test.rule)
+		f := mustParse(t, "inet", text)
+		published := webFlow()
+		published.IsPublished, published.Asked = true, netip.MustParseAddrPort("192.0.2.1:8443")
+		for _, hook := range []string{Forward, Input, Output} {
+			flow, port, want, wantPort := webFlow(), published, test.want, test.published
+			if flow.Hook, port.Hook = hook, hook; hook == Output {
+				want, wantPort = "pass", "pass"
+			}
+			if got, gotPort := f.FateOf(flow), f.FateOf(port); fateText(got) != want || fateText(gotPort) != wantPort {
+				t.Errorf("%s at %d, %s: %+v and %+v, want %s and %s", test.rule, test.priority, hook, got, gotPort, want, wantPort)
+			}
+		}
+	}
+}
+
+// TestFlowToAnyOwnAddress: of a published port whose address is not known a rule about one may hold, but for loopback; an interface that is not known
+// may not be that of the route.
+func TestFlowToAnyOwnAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 192.0.2.1/32 -j DROP\nCOMMIT\n":                                      "doubt",
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 127.0.0.0/8 -j DROP\nCOMMIT\n":                                       "pass",
+		"*mangle\n:PREROUTING DROP [0:0]\nCOMMIT\n":                                                                            "drop",
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m rpfilter --loose --validmark --invert -j DROP\nCOMMIT\n":             "doubt",
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\n-A PREROUTING -j DROP\nCOMMIT\n": "drop",
+		"*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m rpfilter -j ACCEPT\n-A PREROUTING -j DROP\nCOMMIT\n":                 "doubt",
+	} {
+		f := &Facts{}
+		f.addOtherTables(cleanup.Listing{Program: "iptables-nft", Text: text})
+		flow := webFlow()
+		flow.IsPublished, flow.Asked, flow.FromLink = true, netip.AddrPortFrom(netip.Addr{}, 8443), ""
+		if got := f.FateOf(flow); fateText(got) != want {
+			t.Errorf("%s: %+v, want %s", text, got, want)
+		}
+		if flow.FromLink = "web0"; want == "doubt" && strings.Contains(text, "rpfilter") {
+			want = "pass"
+		}
+		if got := f.FateOf(flow); fateText(got) != want {
+			t.Errorf("%s, by a known interface: %+v, want %s", text, got, want)
+		}
+	}
+}
+
 // TestFlowUnknown: of what is not known of a flow, or of the rules, nothing is claimed.
 func TestFlowUnknown(t *testing.T) {
 	listing := func(rules ...string) *Facts {
@@ -217,8 +295,12 @@ func TestFlowOnBridge(t *testing.T) {
 		t.Errorf("%+v, want %s", got, want)
 	}
 	f = &Facts{bridgeTables: []bridgeTable{{name: "b", forwards: true}}}
-	if got := f.FateOf(flow); want == "pass" && fateText(got) != "doubt" {
+	if got := f.FateOf(flow); fateText(got) != "doubt" {
 		t.Errorf("a table of bridges: %+v", got)
+	}
+	f = &Facts{bridgeTables: []bridgeTable{parseBridges(table{bridgeFamily, "b"}, []byte(`{"nftables": [{"chain": {"name": "c", "hook": "prerouting"}}]}`))}}
+	if got := f.FateOf(flow); fateText(got) != "pass" {
+		t.Errorf("a table of what comes to bridges, of which none is named so: %+v", got)
 	}
 }
 
@@ -248,6 +330,16 @@ const firewalldRules = `table inet firewalld {
 }
 `
 
+// arriving are rules as firewalld has them for what comes to the host.
+const arriving = `table inet arriving {
+	chain pre {
+		type filter hook prerouting priority filter + 10; policy accept;
+		icmpv6 type { nd-router-advert, nd-neighbor-solicit } accept
+		fib saddr . mark . iif oif missing drop
+	}
+}
+`
+
 // TestRootFates: what the kernel has is followed, with each closing of each rule system, and firewalld's rules.
 func TestRootFates(t *testing.T) {
 	roottest.Require(t)
@@ -272,6 +364,24 @@ func TestRootFates(t *testing.T) {
 		t.Errorf("the table mangle: %+v", got)
 	}
 	run(t, "iptables-nft -t mangle -F")
+	for rule, name := range map[string]string{
+		"iptables-nft -t raw IT PREROUTING -i web0 -j DROP": "(iptables-nft -t raw)", "iptables-legacy -t mangle IT PREROUTING -d 198.51.100.7 -j DROP": "(iptables-legacy -t mangle)",
+	} {
+		run(t, strings.Replace(rule, "IT", "-A", 1))
+		if got := CollectFilters(t.Context()).FateOf(webFlow()); len(got.Drops) != 1 || !strings.HasSuffix(got.Drops[0], name) {
+			t.Errorf("%s: %+v", rule, got)
+		}
+		run(t, strings.Replace(rule, "IT", "-D", 1))
+	}
+	run(t, "nft -f - <<'END'\n"+arriving+"END")
+	if got := CollectFilters(t.Context()).FateOf(webFlow()); fateText(got) != "pass" {
+		t.Errorf("only what comes by another interface than that of its route is dropped: %+v", got)
+	}
+	run(t, "nft add rule inet arriving pre tcp dport 443 drop")
+	if got := CollectFilters(t.Context()).FateOf(webFlow()); len(got.Drops) != 1 || got.Drops[0] != "a rule of the chain pre (nft table inet arriving)" {
+		t.Errorf("dropped in prerouting: %+v", got)
+	}
+	run(t, "nft delete table inet arriving")
 	run(t, "nft -f - <<'END'\n"+firewalldRules+"END")
 	defer run(t, "nft delete table inet firewalld")
 	within := webFlow()

@@ -23,13 +23,16 @@ const (
 // otherTables are those of iptables that may drop as well as the table filter, though few rules of them do.
 var otherTables = []string{"mangle", "security", "raw"}
 
+// arrivals are the priorities of those that packets enter as they come.
+var arrivals = map[string]int{"raw": -300, "mangle": -150}
+
 func parseIptables(l cleanup.Listing) *ruleset { return parseIptablesTable(l, "filter") }
 
 func parseIptablesTable(l cleanup.Listing, table string) *ruleset {
 	s := &ruleset{
 		name: l.Program, ipv4: !l.IPv6, ipv6: l.IPv6, isIPTables: true,
-		base:     map[string][]string{Forward: {forwardChain}, Input: {"INPUT"}, Output: {"OUTPUT"}},
-		policies: map[string]verdict{}, chains: map[string][]rule{},
+		base:     map[string][]string{prerouting: {"PREROUTING"}, Forward: {forwardChain}, Input: {"INPUT"}, Output: {"OUTPUT"}},
+		policies: map[string]verdict{}, priorities: map[string]int{"PREROUTING": arrivals[table]}, chains: map[string][]rule{},
 	}
 	_, s.kind, _ = strings.Cut(l.Program, "-")
 	for line := range netfilter.Lines(l.Text) {
@@ -114,6 +117,14 @@ func (r *rule) option(name, argument string, isNot bool) int {
 		}
 	case name == "--notrack":
 		r.evades = true
+		return 0
+	case name == "-m" && argument == "rpfilter":
+		r.conditions = append(r.conditions, comesByItsRoute)
+	case name == "--invert" && len(r.conditions) > 0: // of rpfilter, which is before it
+		last := &r.conditions[len(r.conditions)-1]
+		*last = not(*last)
+		return 0
+	case slices.Contains([]string{"--loose", "--validmark", "--accept-local"}, name):
 		return 0
 	case name == "--comment" || name == "--reject-with":
 	case name == "-m" && slices.Contains([]string{"comment", "conntrack", "state", "tcp", "udp", "icmp", "icmp6", "multiport"}, argument): // their options tell what they match

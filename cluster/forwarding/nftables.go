@@ -34,6 +34,7 @@ type nftChain struct {
 	Name   string `json:"name"`
 	Type   string `json:"type"`
 	Hook   string `json:"hook"`
+	Prio   int    `json:"prio"`
 	Policy string `json:"policy"`
 }
 
@@ -77,7 +78,7 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 	}
 	s := &ruleset{
 		name: "nft table " + t.family + " " + t.name, ipv4: t.family != "ip6", ipv6: t.family != "ip",
-		base: map[string][]string{}, policies: map[string]verdict{}, chains: map[string][]rule{}, offloads: map[string][]string{},
+		base: map[string][]string{}, policies: map[string]verdict{}, priorities: map[string]int{}, chains: map[string][]rule{}, offloads: map[string][]string{},
 		isZones: t.name == "firewalld",
 	}
 	if t.name == "filter" && t.family != "inet" {
@@ -89,7 +90,7 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 		}
 		if o.Chain != nil && o.Chain.isBase() {
 			s.base[o.Chain.Hook] = append(s.base[o.Chain.Hook], o.Chain.Name)
-			s.policies[o.Chain.Name] = map[string]verdict{"drop": dropped}[o.Chain.Policy]
+			s.policies[o.Chain.Name], s.priorities[o.Chain.Name] = map[string]verdict{"drop": dropped}[o.Chain.Policy], o.Chain.Prio
 		}
 		if o.Flowtable != nil {
 			s.offloads[o.Flowtable.Name], _ = valuesOf(o.Flowtable.Dev)
@@ -176,6 +177,7 @@ func matchOf(value json.RawMessage) condition {
 			CT struct {
 				Key string `json:"key"`
 			} `json:"ct"`
+			FIB fib `json:"fib"`
 		} `json:"left"`
 		Right json.RawMessage `json:"right"`
 	}
@@ -188,6 +190,9 @@ func matchOf(value json.RawMessage) condition {
 		name = protocol + " " + m.Left.Payload.Field
 	case m.Left.CT.Key != "":
 		name = "ct " + m.Left.CT.Key
+	}
+	if m.Left.FIB.isOfSource() {
+		return m.Left.FIB.condition(m.Op, m.Right)
 	}
 	values, ok := valuesOf(m.Right)
 	if m.Left.Payload.Field == "dport" {
@@ -204,6 +209,29 @@ func matchOf(value json.RawMessage) condition {
 		return c
 	}
 	return func(p *packet) answer { return min(p.has(protocol), c(p)) }
+}
+
+// fib is what nft looks up among the routes of the host.
+type fib struct {
+	Result string   `json:"result"`
+	Flags  []string `json:"flags"`
+}
+
+// isOfSource is whether it is the route to the source of a packet by the interface from which that comes.
+func (f fib) isOfSource() bool {
+	return f.Result == "oif" && slices.Contains(f.Flags, "saddr") && slices.Contains(f.Flags, "iif")
+}
+
+// condition is whether there is one, or there is none.
+func (f fib) condition(op string, right json.RawMessage) condition {
+	var exists bool
+	if json.Unmarshal(right, &exists) != nil || op != "==" && op != "!=" {
+		return isUnknown
+	}
+	if exists == (op == "==") {
+		return comesByItsRoute
+	}
+	return not(comesByItsRoute)
 }
 
 // valuesOf reads a name, an address, a prefix, or several of them.

@@ -48,7 +48,9 @@ type ruleset struct {
 	// do not decide about.
 	base     map[string][]string
 	policies map[string]verdict
-	chains   map[string][]rule
+	// priorities tell when packets enter such a chain.
+	priorities map[string]int
+	chains     map[string][]rule
 	// offloads are the interfaces of which flowtables forward established flows, by the flowtable.
 	offloads map[string][]string
 	// accept returns the command for a rule that accepts the packets inside a subnet, and open that for what
@@ -65,6 +67,8 @@ type packet struct {
 	notTo string
 	// isTranslated is whether it comes to a published port.
 	isTranslated bool
+	// isUntracked is whether the kernel does not know its connection yet.
+	isUntracked bool
 	// isWhole is whether it stands for all between allocations of a pool: what accepts a part does not accept it.
 	isWhole bool
 	// protocol is tcp, udp, sctp or icmp, whose packet is an echo request, and port that of the destination. Empty: any.

@@ -60,6 +60,9 @@ type AddressContent struct {
 	Reserved bool `json:"reserved,omitempty"`
 	// Freed is when it became free.
 	Freed time.Time `json:"freed,omitzero"`
+	// Published is whether the last that held it had it on an interface of its host. No other host takes it before that one has removed
+	// it there and given it back.
+	Published bool `json:"published,omitempty"`
 }
 
 // NodeContent is which host has an instance's identity, since its last boot.

@@ -21,7 +21,7 @@ type MembersContent struct {
 	Groups  []MemberGroup `json:"groups"`
 }
 
-// MemberGroup are attachments that rules do not tell from one another.
+// MemberGroup are attachments of one allocation, or of several that are not told apart.
 type MemberGroup struct {
 	Network string `json:"network"`
 	// Level is that of its isolation.
@@ -29,6 +29,8 @@ type MemberGroup struct {
 	Namespace string `json:"namespace,omitempty"`
 	Job       string `json:"job,omitempty"`
 	Group     string `json:"group,omitempty"`
+	// Index is the allocation's number in the group. Nil: its host does not know it, or is of an earlier release.
+	Index *uint32 `json:"index,omitempty"`
 
 	Addresses []netip.Addr `json:"addresses"`
 }

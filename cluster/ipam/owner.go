@@ -24,6 +24,8 @@ type Request struct {
 	Addresses []netip.Addr
 	// Job is the allocation's. Zero: the runtime is not Nomad.
 	Job Job
+	// Published is whether the addresses are for an interface of the host, and there are no others.
+	Published bool
 }
 
 // Job says for whom an address is, in Nomad's words.

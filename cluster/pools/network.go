@@ -22,8 +22,12 @@ func Find(networks []*cniconf.Network) (found []*ipam.Config, broken map[string]
 	broken = map[string]error{}
 	first := map[string]*ipam.Config{}
 	for _, n := range networks {
+		configs := []json.RawMessage{n.PublishAddress()}
 		for _, plugin := range n.List.Plugins {
-			c, name, err := parse(plugin.Bytes)
+			configs = append(configs, plugin.Bytes)
+		}
+		for _, config := range configs {
+			c, name, err := parse(config)
 			if c == nil && err == nil {
 				continue
 			}
@@ -43,9 +47,9 @@ func Find(networks []*cniconf.Network) (found []*ipam.Config, broken map[string]
 	return found, broken
 }
 
-// parse returns the pool of a plugin; nil if it uses another IPAM plugin. The name is that of
+// parse returns the pool of a plugin, or of published addresses; nil if it uses another IPAM plugin. The name is that of
 // the pool, even if the rest is invalid.
-func parse(plugin []byte) (c *ipam.Config, name string, err error) {
+func parse(config []byte) (c *ipam.Config, name string, err error) {
 	var conf struct {
 		IPAM json.RawMessage `json:"ipam"`
 	}
@@ -53,7 +57,7 @@ func parse(plugin []byte) (c *ipam.Config, name string, err error) {
 		Type string `json:"type"`
 		Pool string `json:"pool"`
 	}
-	if json.Unmarshal(plugin, &conf) != nil || json.Unmarshal(conf.IPAM, &pool) != nil || pool.Type != pluginName {
+	if json.Unmarshal(config, &conf) != nil || json.Unmarshal(conf.IPAM, &pool) != nil || pool.Type != pluginName {
 		return nil, "", nil // the plugin reports the mistake
 	}
 	c, err = ipam.Parse(conf.IPAM)

@@ -26,13 +26,15 @@ func TestFind(t *testing.T) {
 		write(t, filepath.Join(dir, name+".conf"), `{"cniVersion": "1.0.0", "name": "`+name+`", "type": "macvlan", "ipam": {"type": "allocnet-ipam", `+ipam+`}}`)
 	}
 	write(t, dir+"/70-local.conf", `{"cniVersion": "1.0.0", "name": "local", "type": "bridge", "ipam": {"type": "host-local", "pool": "four"}}`)
+	write(t, dir+"/75-published.conflist", `{"cniVersion": "1.0.0", "name": "published", "allocnet": {"publishAddress": {"addresses": "10.95.0.20", "interface": "eth0",
+		"ipam": {"type": "allocnet-ipam", "pool": "five", "ranges": [{"subnet": "10.95.0.0/16"}], "reserved": ["10.95.0.16/28"]}}}, "plugins": [{"type": "ptp"}]}`)
 	write(t, dir+"/80-none.conf", `{"cniVersion": "1.0.0", "name": "none", "type": "loopback"}`)
 	catalog, err := cniconf.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found, broken := Find(catalog.Networks)
-	if len(found) != 2 || found[0].Pool != "one" || found[1].Pool != "two" {
+	if len(found) != 3 || found[0].Pool != "one" || found[1].Pool != "two" || found[2].Pool != "five" {
 		t.Errorf("found %+v", found)
 	}
 	for name, want := range map[string]string{

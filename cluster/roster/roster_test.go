@@ -219,7 +219,8 @@ func testLongNames(t *testing.T) {
 	h := newTestHost(t, store, 1, 4, "")
 	for i := range 64 {
 		m := attachment(strings.Repeat("<", 128), fmt.Sprintf("10.0.1.%d", i))
-		m.Group, m.Namespace = fmt.Sprint(i), strings.Repeat("é", 60)
+		m.Group, m.Namespace, m.Index = fmt.Sprint(i), strings.Repeat("é", 60), new(uint32)
+		*m.Index = 1<<31 - 1
 		h.own = append(h.own, m)
 	}
 	if err := h.round(t.Context()); err != nil {
@@ -238,4 +239,34 @@ func testLongNames(t *testing.T) {
 			t.Fatalf("the entry has %d bytes, %v", len(got.Content), err)
 		}
 	}
+}
+
+// TestIndexes: other hosts learn the numbers of allocations, of those that are not known none, and of jobs that are unknown to them none either.
+func TestIndexes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Fake{}
+		one, two := newTestHost(t, store, 1, 4, ""), newTestHost(t, store, 2, 5, "")
+		for i := range uint32(2) {
+			m := attachment("web", fmt.Sprintf("10.0.1.%d", i+5))
+			m.Index = &i
+			one.own = append(one.own, m)
+		}
+		long := attachment(strings.Repeat("j", mostText+1), "10.0.1.9")
+		long.Index = one.own[1].Index
+		one.own = append(one.own, attachment("web", "10.0.1.7"), attachment("web", "10.0.1.8"), long)
+		if err := errors.Join(one.round(t.Context()), two.round(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, r := range two.learned {
+			index := "-"
+			if r.Index != nil {
+				index = fmt.Sprint(*r.Index)
+			}
+			got += fmt.Sprintf("%s %s %v; ", r.Job, index, r.Addresses)
+		}
+		if want := "web 0 [10.0.1.5]; web 1 [10.0.1.6]; web - [10.0.1.7 10.0.1.8];  - [10.0.1.9]; "; got != want {
+			t.Errorf("learned is %s, want %s", got, want)
+		}
+	})
 }

@@ -146,10 +146,10 @@ const mostIdentity = 512
 
 // groupOf is an attachment as other hosts are told of it.
 func groupOf(m isolation.Member) ipam.MemberGroup {
-	g := ipam.MemberGroup{Network: m.Network, Level: cmp.Or(string(m.Level), string(isolation.None)), Namespace: m.Namespace, Job: m.Job, Group: m.Group}
+	g := ipam.MemberGroup{Network: m.Network, Level: cmp.Or(string(m.Level), string(isolation.None)), Namespace: m.Namespace, Job: m.Job, Group: m.Group, Index: m.Index}
 	encoded, err := json.Marshal([]string{g.Namespace, g.Job, g.Group})
 	if err != nil || len(encoded) > mostIdentity || slices.ContainsFunc([]string{g.Namespace, g.Job, g.Group}, isLong) {
-		g.Namespace, g.Job, g.Group = "", "", ""
+		g.Namespace, g.Job, g.Group, g.Index = "", "", "", nil
 	}
 	return g
 }
@@ -158,7 +158,7 @@ func groupOf(m isolation.Member) ipam.MemberGroup {
 func add(content *ipam.MembersContent, g ipam.MemberGroup, a netip.Addr) {
 	for i := range content.Groups {
 		other := &content.Groups[i]
-		if other.Network == g.Network && other.Level == g.Level && other.Namespace == g.Namespace && other.Job == g.Job && other.Group == g.Group {
+		if isSame(*other, g) {
 			other.Addresses = append(other.Addresses, a)
 			slices.SortFunc(other.Addresses, netip.Addr.Compare)
 			return
@@ -166,4 +166,9 @@ func add(content *ipam.MembersContent, g ipam.MemberGroup, a netip.Addr) {
 	}
 	g.Addresses = []netip.Addr{a}
 	content.Groups = append(content.Groups, g)
+}
+
+func isSame(a, b ipam.MemberGroup) bool {
+	a.Addresses, b.Addresses = nil, nil
+	return reflect.DeepEqual(a, b)
 }

@@ -210,7 +210,7 @@ func (v *view) remotes(instance string) (all []isolation.Remote) {
 				continue
 			}
 			all = append(all, isolation.Remote{
-				Host: host(e.members), Network: g.Network, Level: level, Namespace: g.Namespace, Job: g.Job, Group: g.Group,
+				Host: host(e.members), Network: g.Network, Level: level, Namespace: g.Namespace, Job: g.Job, Group: g.Group, Index: g.Index,
 				Addresses: g.Addresses, Confirmed: confirmed.UTC().Truncate(time.Second),
 			})
 		}

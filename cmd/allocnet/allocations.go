@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/state"
@@ -106,7 +107,7 @@ func fullTable(allocations []*hook.Allocation, short map[string]string) cli.Tabl
 		for _, n := range a.Attachments {
 			t = append(t, []cli.Cell{
 				cli.Text(cmp.Or(short[a.ID], a.ID)), cli.Text(n.Interface), cli.Text(n.Network), cli.Text(cli.OrDash(strings.Join(cli.Texts(n.Addresses), ","))),
-				cli.Text(cli.OrDash(n.MAC)), cli.Text(cli.OrDash(strings.Join(cli.Texts(n.Ports), ","))), phaseCell(n), cli.Text(cli.Age(time.Since(n.Created))),
+				cli.Text(cli.OrDash(n.MAC)), cli.Text(cli.OrDash(strings.Join(cli.Texts(allocation.Ranges(n.Ports)), ","))), phaseCell(n), cli.Text(cli.Age(time.Since(n.Created))),
 			})
 		}
 	}
@@ -118,7 +119,7 @@ func stackedTable(allocations []*hook.Allocation, short map[string]string) cli.T
 	t := cli.NewTable("ALLOCATION", "INTERFACE", "NETWORK", "ADDRESSES, PORTS", "PHASE", "AGE")
 	for _, a := range allocations {
 		for _, n := range a.Attachments {
-			stack := append(cli.Texts(n.Addresses), cli.Texts(n.Ports)...)
+			stack := append(cli.Texts(n.Addresses), cli.Texts(allocation.Ranges(n.Ports))...)
 			if len(stack) == 0 {
 				stack = []string{"-"}
 			}

@@ -61,7 +61,7 @@ func newAttach(s *cli.Settings) *cobra.Command {
 	f.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.netns, "netns", "", "path of the network namespace (default a new one, pinned as /run/netns/ID)")
 	cmd.Flags().StringVar(&f.file, "file", "", "a .hcl file with the networks, instead of flags")
-	for _, flag := range []string{"netns", "primary", "networks", "publish", "dns"} {
+	for _, flag := range []string{"netns", "primary", "networks", "publish", "dns", "ingress", "egress"} {
 		cmd.MarkFlagsMutuallyExclusive("file", flag)
 	}
 	return cmd

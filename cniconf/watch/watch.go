@@ -16,9 +16,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is the time without an event after which a change is reported: a package that
+// Quiet is the time without an event after which a change is reported: a package that
 // installs several files is one change.
-const settle = 200 * time.Millisecond
+const Quiet = 200 * time.Millisecond
 
 // interval is the time after which a link that leads to another directory is noticed, of
 // which the kernel does not tell.
@@ -28,18 +28,24 @@ const interval = 30 * time.Second
 // created or removed, until ctx ends; then the channel is closed. Several changes at a
 // time, and those while the caller does not receive, are reported as one.
 func Dirs(ctx context.Context, dirs ...string) (<-chan struct{}, error) {
+	return after(ctx, Quiet, dirs)
+}
+
+// after is Dirs with another time for Quiet.
+func after(ctx context.Context, quiet time.Duration, dirs []string) (<-chan struct{}, error) {
 	w, err := newWatch(dirs)
 	if err != nil {
 		return nil, err
 	}
+	w.quiet = quiet
 	go w.run(ctx, interval)
 	return w.changed, nil
 }
 
-// Follow calls do, and again after each change that Dirs reports, until ctx ends. Where changes cannot be heard of, deaf is called with the
-// error first, and do once.
-func Follow(ctx context.Context, dirs []string, deaf func(error), do func()) {
-	changed, err := Dirs(ctx, dirs...)
+// Follow calls do, and again after each change that Dirs reports with another time for Quiet, until ctx ends. Where changes cannot be heard of,
+// deaf is called with the error first, and do once.
+func Follow(ctx context.Context, quiet time.Duration, dirs []string, deaf func(error), do func()) {
+	changed, err := after(ctx, quiet, dirs)
 	if err != nil {
 		deaf(err)
 	}
@@ -62,6 +68,7 @@ type watch struct {
 	// targets are where the directories lead to, in their order.
 	targets []string
 	changed chan struct{}
+	quiet   time.Duration
 }
 
 func newWatch(dirs []string) (*watch, error) {
@@ -69,7 +76,7 @@ func newWatch(dirs []string) (*watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch %v: %w", dirs, err)
 	}
-	w := &watch{watcher: watcher, dirs: dirs, changed: make(chan struct{}, 1)}
+	w := &watch{watcher: watcher, dirs: dirs, changed: make(chan struct{}, 1), quiet: Quiet}
 	w.addAll()
 	return w, nil
 }
@@ -77,7 +84,7 @@ func newWatch(dirs []string) (*watch, error) {
 func (w *watch) run(ctx context.Context, every time.Duration) {
 	defer close(w.changed)
 	defer w.watcher.Close() //nolint:errcheck // read only
-	quiet := time.NewTimer(settle)
+	quiet := time.NewTimer(w.quiet)
 	quiet.Stop()
 	links := time.NewTicker(every)
 	defer links.Stop()
@@ -86,12 +93,12 @@ func (w *watch) run(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-w.watcher.Events:
-			quiet.Reset(settle)
+			quiet.Reset(w.quiet)
 		case <-w.watcher.Errors: //nolint:errcheck // events were lost, so any file may have changed
-			quiet.Reset(settle)
+			quiet.Reset(w.quiet)
 		case <-links.C:
 			if !slices.Equal(w.targets, targetsOf(w.dirs)) {
-				quiet.Reset(settle)
+				quiet.Reset(w.quiet)
 			}
 		case <-quiet.C:
 			w.addAll()

@@ -71,7 +71,7 @@ func TestSwitchedLink(t *testing.T) {
 	must(os.Symlink("r1", link))
 	w, err := newWatch([]string{link})
 	must(err)
-	go w.run(t.Context(), settle)
+	go w.run(t.Context(), Quiet)
 	must(os.Symlink("r2", link+".new"))
 	must(os.Rename(link+".new", link))
 	<-w.changed

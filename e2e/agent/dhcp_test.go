@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/state"
 )
 
 // lan is a link to a namespace in which a DHCP server runs.
@@ -296,8 +297,67 @@ func TestDHCPWithoutNamespace(t *testing.T) {
 	if l.told("DHCPRELEASE") != 0 {
 		t.Error("it was released")
 	}
+	l.requireNoMarks()
+}
+
+// requireNoMarks requires that no allocation is known to have leases.
+func (l *lan) requireNoMarks() {
+	l.Helper()
 	if left, err := os.ReadDir(l.state + "/leases"); err != nil || len(left) != 0 {
-		t.Errorf("marks: %v, %v", left, err)
+		l.Errorf("marks: %v, %v", left, err)
+	}
+}
+
+// TestDHCPOfTheDead: without the agent, a garbage collection and a reboot end leases that nothing can release. The next one of the same
+// client gets the address that the server kept.
+func TestDHCPOfTheDead(t *testing.T) {
+	l := newLAN(t)
+	l.serve("10.77.0.50,10.77.0.60")
+	l.ready()
+	setup := func() string {
+		return must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}})).Attachments[0].Addresses[0].String()
+	}
+	first := setup()
+	for end, do := range map[string]func(){
+		"gc": func() {
+			if out, code := l.allocnet("gc"); code != 0 || !strings.Contains(out, "db-1") {
+				t.Errorf("gc: %d %s", code, out)
+			}
+		},
+		"a reboot": func() {
+			l.bootBefore("db-1")
+			l.ready()
+			l.await("it is removed", func() bool { _, err := l.client.Allocation(ctx, "db-1"); return err != nil })
+			l.end(unix.SIGTERM)
+		},
+	} {
+		l.end(unix.SIGKILL)
+		sandbox.Run(t, "ip", "netns", "delete", "db-1")
+		do()
+		l.requireNoMarks()
+		if l.told("DHCPRELEASE") != 0 {
+			t.Errorf("%s: it was released", end)
+		}
+		l.ready()
+		if again := setup(); again != first {
+			t.Errorf("after %s the address is %s, want %s", end, again, first)
+		}
+	}
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// bootBefore has a record be of another boot.
+func (l *lan) bootBefore(id string) {
+	l.Helper()
+	store := must[*state.Store](l.host)(state.Open(l.state))
+	lock := must[*state.Locked](l.host)(store.Lock(ctx, id))
+	defer lock.Unlock()
+	record := must[state.Record](l.host)(lock.Load())
+	record.Allocation.BootID = "the boot before"
+	if err := lock.WriteAllocation(record.Allocation); err != nil {
+		l.Fatal(err)
 	}
 }
 

@@ -5,8 +5,14 @@ package chaos
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/isolation"
 )
 
 // way is an operation of one integration, which the test kills, and the repair after which
@@ -47,7 +53,8 @@ var ways = []struct {
 }
 
 // TestKilled kills at a random instant of an operation, round after round, and
-// requires that one teardown, gc or start leaves nothing. The instants are those of
+// requires that one teardown, gc or start leaves nothing. In every other round, and with the
+// other seed in the others, networks are isolated. The instants are those of
 // a fixed seed, which every run has, and of a random one, which is printed. One
 // round alone is replayed by its name:
 //
@@ -55,18 +62,26 @@ var ways = []struct {
 func TestKilled(t *testing.T) {
 	h := newHost(t)
 	lengths := map[string]length{}
-	for _, seed := range []uint64{fixedSeed, seed} {
+	for i, seed := range []uint64{fixedSeed, seed} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			for round := range kills {
 				w := ways[round%uint64(len(ways))]
 				t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
 					h := h.on(t)
-					if _, known := lengths[w.name]; !known {
-						lengths[w.name] = h.measure(w.of(h))
+					isolated := (round+uint64(i))%2 == 0 && h.isolate()
+					l, known := lengths[w.name]
+					switch {
+					case !known:
+						l = h.measure(w.of(h))
+					case isolated: // it does more
+						l.time += l.time / 3
 					}
-					lengths[w.name] = h.killAt(someInstant(chance(seed, round)), lengths[w.name], w.of)
+					l = h.killAt(someInstant(chance(seed, round)), l, w.of)
+					if !known || !isolated {
+						lengths[w.name] = l
+					}
 					if t.Failed() {
-						t.Fatalf("seed %d, round %d: %s", seed, round, w.name)
+						t.Fatalf("seed %d, round %d: %s, isolated: %t", seed, round, w.name, isolated)
 					}
 				})
 			}
@@ -75,6 +90,38 @@ func TestKilled(t *testing.T) {
 	for _, w := range ways {
 		t.Logf("%s: %v, %d changes", w.name, lengths[w.name].time, lengths[w.name].changes)
 	}
+}
+
+// levels are those of networks that are isolated, and isolationRules what the host has beside those.
+var levels = map[string]isolation.Level{"10-web.conflist": isolation.Strict, "30-peer.conf": isolation.Network}
+
+const isolationRules = `egress "storage" {
+  from { network = "storage" }
+  to { cidrs = ["10.0.0.0/8", "fd00::/8"] }
+}
+`
+
+// isolate has networks isolated until the test ends; those that plugins attach cannot be.
+func (h *host) isolate() bool {
+	h.Helper()
+	if sandbox.Executor() == "plugins" {
+		return false
+	}
+	if err := os.MkdirAll(filepath.Dir(isolation.DefaultFile), 0o755); err != nil {
+		h.Fatal(err)
+	}
+	sandbox.WriteFile(h, isolation.DefaultFile, isolationRules)
+	h.Cleanup(func() { _ = os.Remove(isolation.DefaultFile) })
+	for name, level := range levels {
+		path := filepath.Join(h.conf, name)
+		plain, err := os.ReadFile(path)
+		if err != nil {
+			h.Fatal(err)
+		}
+		sandbox.WriteFile(h, path, strings.Replace(string(plain), "{", fmt.Sprintf(`{"allocnet": {"isolation": %q}, `, level), 1))
+		h.Cleanup(func() { sandbox.WriteFile(h, path, string(plain)) })
+	}
+	return true
 }
 
 // killAt kills an operation at an instant. If the operation ends before, it is repeated and

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net/netip"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -91,11 +93,25 @@ func plugins(verb string, attachments []attachment) outcomes {
 // inProcess executes the chains in this process, and commits their changes together. A DEL that
 // failed has removed a part, as with plugins.
 func inProcess(verb string, attachments []attachment) outcomes {
+	return executeInProcess(verb, attachments, func() *plugin.Isolation { return nil })
+}
+
+// apart is inProcess for attachments that are kept apart: ADD does the same in another order, and ends have names that are known before.
+func apart(verb string, attachments []attachment) outcomes {
+	return executeInProcess(verb, attachments, func() *plugin.Isolation {
+		return &plugin.Isolation{
+			End: fmt.Sprintf("veth%08x", rand.Uint32()), Guard: func(string) error { return nil }, Admit: func(string, string, []netip.Addr) error { return nil },
+		}
+	})
+}
+
+func executeInProcess(verb string, attachments []attachment, isolation func() *plugin.Isolation) outcomes {
 	results, errs := make([]string, len(attachments)), make([]error, len(attachments))
 	var changes []*plugin.Changes
 	var changed []int
 	for i, a := range attachments {
 		chain := &inprocess.Chain{}
+		chain.Seams.Isolation = isolation()
 		results[i], errs[i] = a.call(verb, chain)
 		if errs[i] == nil || verb == del {
 			changes, changed = append(changes, chain.Changes()), append(changed, i)

@@ -50,7 +50,7 @@ type family struct {
 }
 
 // families are all kinds of networks.
-var families = []family{bridgeFamily, gatewayFamily, ptpFamily, macvlanFamily, allocationFamily, legacyFamily, loopbackFamily}
+var families = []family{bridgeFamily, gatewayFamily, ptpFamily, macvlanFamily, ipvlanFamily, vlanFamily, allocationFamily, legacyFamily, loopbackFamily}
 
 // configurations returns those with no variant, with each alone, and with random ones. They are
 // the same each time.

@@ -53,18 +53,14 @@ var ptpFamily = family{
 
 // macvlanFamily are links on a link of the host.
 var macvlanFamily = family{
-	name: "macvlan",
-	basic: func() *draft {
-		d := hostLocal(map[string]any{"type": "macvlan", "master": "uplink"})
-		d.prepare = []string{"ip link add uplink type veth peer name wire && ip link set uplink up && ip link set wire up"}
-		return d
-	},
+	name:  "macvlan",
+	basic: func() *draft { return onUplink(map[string]any{"type": "macvlan", "master": "uplink"}) },
 	dimensions: [][]variant{
 		{
 			set("bridge", map[string]any{"mode": "bridge"}), set("private", map[string]any{"mode": "private"}), set("vepa", map[string]any{"mode": "vepa"}),
 			set("passthru", map[string]any{"mode": "passthru"}), set("unknown mode", map[string]any{"mode": "x"}),
 		},
-		{set("mtu 1400", map[string]any{"mtu": 1400}), set("mtu 1500", map[string]any{"mtu": 1500}), set("mtu 9000", map[string]any{"mtu": 9000}), set("mtu -1", map[string]any{"mtu": -1})},
+		append(slices.Clip(sublinkMTUs), set("mtu 9000", map[string]any{"mtu": 9000}), set("mtu -1", map[string]any{"mtu": -1})),
 		{
 			set("no master", map[string]any{"master": ""}), set("unknown master", map[string]any{"master": "missing0"}),
 			set("master inside", map[string]any{"linkInContainer": true}),

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(workerMark) != "" {
 		os.Exit(serve())
 	}
+	if os.Getenv(creationMark) != "" {
+		os.Exit(create())
+	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
 		panic(err)

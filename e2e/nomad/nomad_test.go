@@ -115,6 +115,7 @@ func testAll(a *agent) {
 		{"Connect", testConnect},
 		{"LongEnds", testEnds},
 		{"DNS", testDNS},
+		{"Names", testNames},
 		{"Updates", testUpdates},
 		{"LongErrors", testErrors},
 		{"Restricted", testRestricted},

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 func TestLongRelease(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir, "ARCHITECTURES="+strings.Join(slices.Collect(maps.Keys(machines)), " "))
-	requireChecksums(t, dir, 4*len(machines))
+	requireChecksums(t, dir, 5*len(machines))
 	for architecture, machine := range machines {
 		base := filepath.Join(dir, "allocnet_"+version.Version)
 		programs := unpack(t, base+"_linux_"+architecture+".tar.gz")
@@ -58,6 +58,7 @@ func TestLongRelease(t *testing.T) {
 		requireRPM(t, filepath.Join(dir, "allocnet-"+version.Version+"-1."+rpmNames[architecture]+".rpm"), rpmNames[architecture], programs)
 	}
 	requireReproducible(t, dir)
+	requireSigned(t, dir)
 }
 
 // build builds a release in an environment with more variables.
@@ -81,8 +82,8 @@ func requireReproducible(t *testing.T, dir string) {
 	again := t.TempDir()
 	build(t, again, "ARCHITECTURES="+runtime.GOARCH, "TZ=Asia/Tokyo", "TMPDIR="+t.TempDir(), "USER=other")
 	files, err := os.ReadDir(again)
-	if err != nil || len(files) != 5 {
-		t.Fatalf("the second release has %v, %v, want 4 files and their checksums", files, err)
+	if err != nil || len(files) != 6 {
+		t.Fatalf("the second release has %v, %v, want 5 files and their checksums", files, err)
 	}
 	for _, file := range files {
 		if name := file.Name(); name != "SHA256SUMS" && !bytes.Equal(read(t, filepath.Join(again, name)), read(t, filepath.Join(dir, name))) {
@@ -105,10 +106,10 @@ func TestTagOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// release is the program that builds a release, with no version in its environment.
+// release is the program that builds a release, with no version and no key in its environment.
 func release(dir string) *exec.Cmd {
 	build := exec.Command(filepath.Join(sandbox.Root(), "dist", "release.sh"), tools("sbom"), tools("nfpm"), dir)
-	build.Env = append(os.Environ(), "VERSION=")
+	build.Env = append(os.Environ(), "VERSION=", "SIGNING_KEY=")
 	return build
 }
 

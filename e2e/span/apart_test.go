@@ -39,6 +39,8 @@ const apartRules = `allow "web reaches db" {
 const (
 	apartFile = "/opt/cni/config/50-" + apart + ".conflist"
 	rulesFile = "/etc/allocnet/isolation.hcl"
+	// allocDir is that of the clients.
+	allocDir = "/var/lib/nomad/alloc"
 )
 
 // isolate has the network apart isolated on all clients until the test ends. The last client attaches in process, too, as isolation wants.
@@ -53,7 +55,7 @@ func (s *scene) isolate() {
 		})
 		must(s, m.Write(apartFile, strings.Replace(before, `"plugins"`, `"allocnet": {"isolation": "strict"}, "plugins"`, 1)))
 		s.run(m, "mkdir -p /etc/allocnet; cat >/etc/allocnet/rules.new <<'END'\n"+apartRules+"END\nmv /etc/allocnet/rules.new "+rulesFile)
-		s.run(m, "rm -f /opt/cni/config/*job-"+apart+".conflist; allocnet conf generate "+apart+" --name job-"+apart+" --alloc-dir none --job-networks; ls "+strings.ReplaceAll(generated, "50-", "*"))
+		s.run(m, "rm -f /opt/cni/config/*job-"+apart+".conflist; allocnet conf generate "+apart+" --name job-"+apart+" --alloc-dir "+allocDir+" --job-networks; ls "+strings.ReplaceAll(generated, "50-", "*"))
 		must(s, m.Signal(cluster.Agent, unix.SIGHUP))
 	}
 }
@@ -117,6 +119,18 @@ func (s *scene) requireApart(when string, to peer, reach, rest []peer) {
 	}
 }
 
+// requireName waits until the file of an allocation has the name of one on another node, with all of its addresses.
+func (s *scene) requireName(of, other peer, name string) {
+	s.Helper()
+	for _, address := range other.addresses[apart] {
+		line := address.String() + " " + name
+		must(s, cluster.Await(of.ID+" knows "+line, func() error {
+			_, err := of.machine.Run("grep", "-qxF", line, allocDir+"/"+of.ID+"/alloc/network.hosts")
+			return err
+		}))
+	}
+}
+
 // TestApart: the allocations of one job reach those of another one on another node, as a rule has it, and those of others do not: also while no server
 // answers, without agents, and after the kernel's tables were removed meanwhile. When an allocation moves, the others follow, and forget where it was.
 func TestApart(t *testing.T) {
@@ -130,6 +144,7 @@ func TestApart(t *testing.T) {
 		t.Fatalf("db has the addresses %v, want two", db.addresses)
 	}
 	s.requireApart("all run", db, webs, others)
+	s.requireName(webs[0], db, "db-0."+apart)
 	for _, m := range lab.Servers {
 		must(t, m.Signal(cluster.Nomad, unix.SIGKILL))
 	}

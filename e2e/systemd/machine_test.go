@@ -30,7 +30,10 @@ const (
 	upgrade = "0.1.1"
 )
 
-var packages string // the directory with both packages
+var (
+	packages string   // the directory with both packages
+	key      []string // the variables of the key that has signed them
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.MainOutside(func() int {
@@ -43,12 +46,12 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(run func() int) (int, error) {
-	for _, tool := range []string{"systemd-nspawn", "nsenter", "unshare", "dpkg-deb"} {
+	for _, tool := range []string{"systemd-nspawn", "nsenter", "unshare", "dpkg-deb", "gpg", "gpg-agent", "apt-ftparchive", "createrepo_c"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return 1, fmt.Errorf("%s is missing: run: make deps", tool)
 		}
 	}
-	for _, program := range []string{"/usr/lib/systemd/systemd", "/usr/sbin/firewalld", "/sbin/ifup", "/usr/sbin/NetworkManager", "/usr/bin/udevadm"} {
+	for _, program := range []string{"/usr/lib/systemd/systemd", "/usr/sbin/firewalld", "/sbin/ifup", "/usr/sbin/NetworkManager", "/usr/bin/udevadm", "/usr/bin/rpm"} {
 		if _, err := os.Stat(system() + program); err != nil {
 			return 1, fmt.Errorf("the Debian system of the tests is missing: %w: run: make systemd", err)
 		}
@@ -66,9 +69,12 @@ func prepare(run func() int) (int, error) {
 	if _, err := os.Stat(nfpm); err != nil {
 		return 1, fmt.Errorf("%w: run: make build/tools/nfpm", err)
 	}
+	if key, err = sandbox.NewSigningKey(dir); err != nil {
+		return 1, err
+	}
 	for _, version := range []string{release, upgrade} {
 		pack := exec.Command("../../dist/package.sh", nfpm, dir+"/bin", dir)
-		pack.Env = append(os.Environ(), "VERSION="+version)
+		pack.Env = append(append(os.Environ(), "VERSION="+version), key...)
 		if out, err := pack.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("package: %w: %s", err, out)
 		}

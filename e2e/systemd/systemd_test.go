@@ -18,7 +18,7 @@ import (
 var ctx = context.Background()
 
 // TestPackage installs, upgrades, removes and purges the package. An allocation remains
-// attached during the upgrade.
+// attached during the upgrade, and is not abandoned by a removal. It is installed again from a repository.
 func TestPackage(t *testing.T) {
 	m := newMachine(t)
 	if got := m.property("allocnet.service", "ActiveState"); got != "active" {
@@ -55,10 +55,11 @@ func TestPackage(t *testing.T) {
 		t.Errorf("the unit is left:\n%s", out)
 	}
 	m.must("dpkg", "--purge", "allocnet")
-	left := m.must("sh", "-c", "find / -xdev -name '*allocnet*' -not -path '/root/*' -not -path '/var/log/*' -not -path '/proc/*' -not -path '/sys/*' -not -path '/run/systemd/*'")
-	if left = strings.TrimSpace(left); left != "" {
-		t.Errorf("left:\n%s", left)
-	}
+	m.requireNoFiles()
+	m.requireRepository(readPage(t, "releases.md"))
+	m.requireRemoval("dpkg --purge allocnet", readPage(t, "uninstall.md").step(t, "script"))
+	m.requireNoFiles()
+	m.requireRPM()
 }
 
 // TestAgent: the agent is a service of type notify. systemd restarts it after a kill and,

@@ -78,8 +78,9 @@ func TestLive(t *testing.T) {
 			t.Errorf("after an update it is not so: %s", so)
 		}
 	}
+	b.shows("#traffic", "net7 on peer", "B/s")
 	b.do(chromedp.Navigate(base + "map"))
-	b.eventually(`document.querySelector("#map img").naturalWidth > 0`)
+	b.shows("#map", "web-1", "storage 10.89.", "Without a job")
 	if picture := script[string](b, `fetch("map.svg").then((answer) => answer.text())`); !strings.Contains(picture, "web-1") {
 		t.Errorf("the map is %s", picture)
 	}

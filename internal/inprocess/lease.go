@@ -16,7 +16,7 @@ func UsesDHCP(list *libcni.NetworkConfigList) bool {
 }
 
 // besideLease are the types that do not depend on addresses: a server may give others while the attachment lives.
-var besideLease = []string{"bridge", "macvlan", "tuning", "bandwidth"}
+var besideLease = []string{"bridge", "macvlan", "vlan", "tuning", "bandwidth"}
 
 // supportsLease refuses what the addresses of a network with leases are needed for.
 func supportsLease(list *libcni.NetworkConfigList) error {
@@ -24,6 +24,9 @@ func supportsLease(list *libcni.NetworkConfigList) error {
 		return nil
 	}
 	for _, p := range list.Plugins {
+		if p.Network.Type == "ipvlan" {
+			return unsupported(p.Network.Type, "has the MAC of its master, where answers of DHCP servers go")
+		}
 		if !slices.Contains(besideLease, p.Network.Type) {
 			return unsupported(p.Network.Type, "depends on addresses, which a lease of DHCP may change")
 		}

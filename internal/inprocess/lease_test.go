@@ -17,6 +17,8 @@ func TestLeases(t *testing.T) {
 		`{"type": "macvlan", IPAM}`:                                          "",
 		`{"type": "bridge", IPAM}, {"type": "tuning"}`:                       "",
 		`{"type": "macvlan", IPAM}, {"type": "bandwidth"}`:                   "",
+		`{"type": "vlan", IPAM}`:                                             "",
+		`{"type": "ipvlan", IPAM}`:                                           `plugin "ipvlan": has the MAC of its master`,
 		`{"type": "ptp", IPAM}`:                                              `plugin "ptp": depends on addresses`,
 		`{"type": "macvlan", IPAM}, {"type": "portmap"}`:                     `plugin "portmap": depends on addresses`,
 		`{"type": "bridge", IPAM}, {"type": "firewall"}`:                     `plugin "firewall": depends on addresses`,

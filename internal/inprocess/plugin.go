@@ -11,12 +11,14 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/bridge"
 	"github.com/allocnet/allocnet/internal/inprocess/firewall"
 	"github.com/allocnet/allocnet/internal/inprocess/ipam"
+	"github.com/allocnet/allocnet/internal/inprocess/ipvlan"
 	"github.com/allocnet/allocnet/internal/inprocess/loopback"
 	"github.com/allocnet/allocnet/internal/inprocess/macvlan"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/portmap"
 	"github.com/allocnet/allocnet/internal/inprocess/ptp"
 	"github.com/allocnet/allocnet/internal/inprocess/tuning"
+	"github.com/allocnet/allocnet/internal/inprocess/vlan"
 )
 
 // Types of IPAM that are looked for by name.
@@ -30,11 +32,13 @@ var plugins = map[string]plugin.Type{
 	"bandwidth": bandwidth.Type,
 	"bridge":    bridge.Type,
 	"firewall":  firewall.Type,
+	"ipvlan":    ipvlan.Type,
 	"loopback":  loopback.Type,
 	"macvlan":   macvlan.Type,
 	"portmap":   portmap.Type,
 	"ptp":       ptp.Type,
 	"tuning":    tuning.Type,
+	"vlan":      vlan.Type,
 }
 
 // ipams are the types that the key "ipam" of a plugin may have. Their calls have the

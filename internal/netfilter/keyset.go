@@ -204,6 +204,16 @@ func (s *Socket) KeySets(t *Table) (names []string, err error) {
 	return names, err
 }
 
+// HasSet tells whether a table has a set.
+func (s *Socket) HasSet(t *Table, set string) (bool, error) {
+	data, err := netlink.MarshalAttributes([]netlink.Attribute{text(unix.NFTA_SET_TABLE, t.Name), text(unix.NFTA_SET_NAME, set)})
+	if err != nil {
+		return false, err
+	}
+	answers, err := s.Execute(message(unix.NFT_MSG_GETSET, 0, t.Family, data))
+	return err == nil && len(answers) > 0, ignoreUnsupported(err)
+}
+
 // Elements returns the elements of a set; none if there is no such set.
 func (s *Socket) Elements(t *Table, set string) (elements []Element, err error) {
 	err = s.dumpOf(unix.NFT_MSG_GETSETELEM, t.Family, elementsOf(t, set), func(payload []byte) {

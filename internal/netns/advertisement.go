@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -142,4 +143,26 @@ func removeAdvertisedRoutes(h *netlink.Handle, link netlink.Link, prefixes []str
 		}
 	}
 	return nil
+}
+
+// notAdvertised are flags that no address has which a router advertisement has given, and that can be used for as long as it is advertised.
+const notAdvertised = unix.IFA_F_PERMANENT | unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_TEMPORARY
+
+// maxAdvertised is how many addresses a link has by router advertisements (max_addresses).
+const maxAdvertised = 16
+
+// advertisedLength is the length of prefixes from which interfaces give themselves addresses.
+const advertisedLength = 64
+
+// advertisedAddresses returns those of a link that router advertisements have given it, the first ones if there are more than the kernel
+// makes.
+func advertisedAddresses(all []netlink.Addr, index int) []netip.Prefix {
+	var given []netlink.Addr
+	for _, a := range all {
+		if a.LinkIndex == index && a.Flags&notAdvertised == 0 && a.IP.To4() == nil {
+			given = append(given, a)
+		}
+	}
+	list := slices.DeleteFunc(globalAddresses(given, index), func(p netip.Prefix) bool { return p.Bits() != advertisedLength })
+	return list[:min(len(list), maxAdvertised)]
 }

@@ -74,13 +74,16 @@ func Others() ([]Place, error) {
 }
 
 // Addresses returns the addresses in all network namespaces but the caller's, with the path
-// of a namespace that has each. A namespace that cannot be looked into is an error.
+// of a namespace that has each, and those that the caller's publishes, with the link. A namespace that cannot be looked into is an error.
 func Addresses() (map[netip.Addr]string, error) {
 	places, err := Others()
 	if err != nil {
 		return nil, err
 	}
-	used := map[netip.Addr]string{}
+	used, err := Published()
+	if err != nil {
+		return nil, err
+	}
 	for _, place := range places {
 		for _, address := range place.Addresses {
 			used[address] = place.Path

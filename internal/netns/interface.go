@@ -30,6 +30,9 @@ type Interface struct {
 	Up   bool
 	// Addresses are those of scope global, IPv4 first, each family in order.
 	Addresses []netip.Prefix
+	// Advertised are those of them that it has by router advertisements, as the kernel makes them of its MAC or a secret: neither
+	// temporary ones nor those that are still searched for duplicates. A program inside can add others that look like them.
+	Advertised []netip.Prefix
 	// Link is the index of its master or its peer; 0 if it has none.
 	Link int
 	// LinkOutside is whether that is in another namespace.
@@ -79,7 +82,7 @@ func interfaceOf(link netlink.Link, addresses []netlink.Addr) Interface {
 	attrs := link.Attrs()
 	i := Interface{
 		Name: attrs.Name, AlternativeNames: attrs.AltNames, Alias: attrs.Alias, MAC: attrs.HardwareAddr.String(), Kind: link.Type(), MTU: attrs.MTU,
-		Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index),
+		Up: attrs.Flags&net.FlagUp != 0, Addresses: globalAddresses(addresses, attrs.Index), Advertised: advertisedAddresses(addresses, attrs.Index),
 		Link: attrs.ParentIndex, LinkOutside: attrs.NetNsID >= 0, Index: attrs.Index, Master: attrs.MasterIndex, Group: attrs.Group,
 	}
 	if attrs.Statistics != nil {

@@ -154,3 +154,6 @@ func SameMAC(a, b string) bool {
 	second, failed := net.ParseMAC(b)
 	return err == nil && failed == nil && bytes.Equal(first, second)
 }
+
+// FollowsMaster tells whether links of a kind have the MAC of their master, also after that has got another one.
+func FollowsMaster(kind string) bool { return kind == "ipvlan" || kind == "vlan" }

@@ -169,6 +169,7 @@ func udpText(text string) []byte { return datagram(5000, 5001, text) }
 
 // legal are frames that an attachment may send.
 func (s *scene) legal() {
+	s.legalInside()
 	me, own4, own6 := s.me.MAC, s.me.Addresses[0], s.me.Addresses[1]
 	s.v4("IPv4", own4, unix.IPPROTO_UDP, 0, udpText)
 	s.v4("a first fragment", own4, unix.IPPROTO_UDP, 0x2000, udpText)
@@ -200,6 +201,8 @@ func (s *scene) forged() {
 	s.forgedNeighbours()
 	s.forgedServers()
 	s.forgedSources()
+	s.forgedFragments()
+	s.forgedInside()
 }
 
 func (s *scene) forgedLinks() {
@@ -216,6 +219,8 @@ func (s *scene) forgedLinks() {
 	for name, tag := range map[string]func([]byte) []byte{
 		"tagged":             func(f []byte) []byte { return tagged(0x8100, 7, f) },
 		"tagged with none":   func(f []byte) []byte { return tagged(0x8100, 0, f) },
+		"tagged with 5 of 7": func(f []byte) []byte { return tagged(0x8100, 5<<13, f) }, // a priority
+		"tagged otherwise":   func(f []byte) []byte { return tagged(0x9100, 7, f) },
 		"tagged twice":       func(f []byte) []byte { return tagged(0x88a8, 7, tagged(0x8100, 8, f)) },
 		"tagged twice alike": func(f []byte) []byte { return tagged(0x8100, 0, tagged(0x8100, 0, f)) },
 	} {
@@ -296,7 +301,7 @@ func (s *scene) forgedServers() {
 	s.v4("DHCP", own4, unix.IPPROTO_UDP, 0, offer)
 	s.v4("DHCP in a first fragment", own4, unix.IPPROTO_UDP, 0x2000, offer)
 	s.send("DHCP to all", everyone, s.me.MAC, unix.ETH_P_IP, func(text string) []byte {
-		return packet4(own4, netip.AddrFrom4([4]byte{255, 255, 255, 255}), unix.IPPROTO_UDP, 0, offer(text))
+		return packet4(own4, allOfLink, unix.IPPROTO_UDP, 0, offer(text))
 	})
 	s.v4("query for listeners of IPv4", own4, unix.IPPROTO_IGMP, 0, func(text string) []byte { return append([]byte{0x11, 0, 0, 0, 0, 0, 0, 0}, text...) })
 	s.v6("DHCPv6", own6, unix.IPPROTO_UDP, offer6)
@@ -308,11 +313,12 @@ func (s *scene) forgedServers() {
 }
 
 func (s *scene) forgedSources() {
-	for name, from := range map[string]netip.Addr{"the neighbour": s.neighbour.Addresses[0], "the gateway": gateway4, "none": none4, "loopback": netip.MustParseAddr("127.0.0.1"), "a group": netip.MustParseAddr("224.0.0.1")} {
+	for name, from := range map[string]netip.Addr{"the neighbour": s.neighbour.Addresses[0], "the gateway": gateway4, "none": none4, "loopback": netip.MustParseAddr("127.0.0.1"), "a group": netip.MustParseAddr("224.0.0.1"), "all": allOfLink, "a link": netip.MustParseAddr("169.254.7.7")} {
 		s.v4("IPv4 of "+name, from, unix.IPPROTO_UDP, 0, udpText)
 		s.v4("a further fragment of IPv4 of "+name, from, unix.IPPROTO_UDP, 185, func(text string) []byte { return []byte(text) })
 	}
-	for name, from := range map[string]netip.Addr{"the neighbour": s.neighbour.Addresses[1], "the neighbour's link": local(s.neighbour.MAC), "the gateway": gatewayLocal, "none": none6, "loopback": netip.IPv6Loopback(), "all": allNodes} {
+	for name, from := range map[string]netip.Addr{"the neighbour": s.neighbour.Addresses[1], "the neighbour's link": local(s.neighbour.MAC), "the gateway": gatewayLocal, "none": none6, "loopback": netip.IPv6Loopback(), "all": allNodes,
+		"a link": netip.MustParseAddr("fe80::7"), "a mapped one": mapped(s.neighbour.Addresses[0]), "its own mapped one": mapped(s.me.Addresses[0])} {
 		s.v6("IPv6 of "+name, from, unix.IPPROTO_UDP, udpText)
 		s.v6("IPv6 behind hop-by-hop of "+name, from, hopByHop, func(text string) []byte { return options(unix.IPPROTO_UDP, udpText(text)) })
 		s.v6("a further fragment of IPv6 of "+name, from, fragment, func(text string) []byte { return fragmented(unix.IPPROTO_UDP, 185, false, []byte(text)) })

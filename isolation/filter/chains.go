@@ -40,7 +40,7 @@ func (t *table) matchSelector(s *isolation.Selector, v *ip, at side) (_ match, o
 	if len(v.prefixes(s)) == 0 {
 		return nil, false
 	}
-	cidrs := t.set(netfilter.KeySet{Name: "in-" + sum(appendSelector(nil, s)) + v.suffix, Key: []netfilter.KeyType{v.address}, HasRanges: true})
+	cidrs := t.set(netfilter.KeySet{Name: "in-" + digest(appendSelector(nil, s)) + v.suffix, Key: []netfilter.KeyType{v.address}, HasRanges: true})
 	for _, e := range v.reachOf([]*isolation.Selector{s}).elements(nil) {
 		cidrs.elements[identity(e)] = e
 	}
@@ -134,7 +134,10 @@ func (t *table) reachedChain(r *ruleset) {
 
 // networkSets are the names of the sets of a network of the level network, without the suffixes of its attachments, and of its links; its
 // chain has the name, too.
-func networkSets(network string) string { return "net-" + sum([]byte(network)) }
+func networkSets(network string) string { return networkPrefix + sum([]byte(network)) }
+
+// networkPrefix begins these names.
+const networkPrefix = "net-"
 
 // networkChain makes the chain to a network of the level network, with its sets.
 func (t *table) networkChain(network string) {

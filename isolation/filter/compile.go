@@ -28,7 +28,7 @@ var families = []netfilter.Family{netfilter.INet, netfilter.Bridge}
 // other hosts are kept apart there.
 func (s *State) isNeeded() bool {
 	return slices.ContainsFunc(s.Members, func(m Member) bool {
-		return !m.isRemote() && (m.isIsolated() || m.Antispoof || len(s.Rules.Egress) > 0)
+		return !m.isRemote() && (m.isIsolated() || m.Antispoof || m.IsNarrowed() || len(s.Rules.Egress) > 0)
 	})
 }
 
@@ -45,35 +45,47 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 	if there != nil {
 		in.setsOf(there.selectorSets())
 	}
-	found := kinds{}
+	found := in.form(r, s.Members)
 	for i := range s.Members {
 		m := &s.Members[i]
 		k := found.of(r, &m.Member)
-		if m.Level == isolation.Network {
-			in.networkChain(m.Network)
-		}
 		h.bridges[m.Bridge] = h.bridges[m.Bridge] || m.isApart(k)
 		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k, ofBridges[m.Bridge])...)
 	}
-	for _, k := range found {
-		in.setsOf(k.sets)
-	}
-	for _, k := range found { // all sets of selectors are there
-		if len(k.allow) > 0 {
-			in.allowChain(r, k.allow)
-		}
-		if len(k.egress) > 0 {
-			in.egressChain(r, k.egress)
-		}
-	}
-	in.reachedChain(r)
-	in.chain(stamp+r.sum, "complete for rules")
 	for i := range s.Members {
 		for _, p := range h.of[s.Members[i].ID] {
 			h.tables[p.family].put(p.set, p.Element)
 		}
 	}
 	return h
+}
+
+// form makes the sets and the chains for rules and attachments, without their elements, and returns the kinds of these.
+func (t *table) form(r *ruleset, members []Member) kinds {
+	found := kinds{}
+	for i := range members {
+		m := &members[i]
+		found.of(r, &m.Member)
+		if m.Level == isolation.Network {
+			t.networkChain(m.Network)
+		}
+		t.narrowChain(narrowedFrom, m.Egress, ofDestination)
+		t.narrowChain(narrowedTo, m.Ingress, ofSource)
+	}
+	for _, k := range found {
+		t.setsOf(k.sets)
+	}
+	for _, k := range found { // all sets of selectors are there
+		if len(k.allow) > 0 {
+			t.allowChain(r, k.allow)
+		}
+		if len(k.egress) > 0 {
+			t.egressChain(r, k.egress)
+		}
+	}
+	t.reachedChain(r)
+	t.chain(stamp+r.sum, "complete for rules")
+	return found
 }
 
 // stamp is the beginning of the name of an empty chain that tells for which rules the tables are complete.

@@ -32,7 +32,7 @@ func (t *table) deniedChains() {
 	}
 	t.chain(denied, "what rules and levels deny", append(counts, rule("denied", drop))...)
 	for reason, comment := range map[isolation.Reason]string{
-		isolation.ByEgress: "2: no rule egress has it", isolation.ByHost: "4: fromHost is false", isolation.ByNetwork: "5: another network", isolation.ByStrict: "5 to 7: to a strict network",
+		isolation.ByNarrowing: "0: the job does not leave it", isolation.ByEgress: "2: no rule egress has it", isolation.ByHost: "4: fromHost is false", isolation.ByNetwork: "5: another network", isolation.ByStrict: "5 to 7: to a strict network",
 	} {
 		t.chain(denied+"-"+string(reason), comment, append(told(reason), rule(comment, goTo(denied)))...)
 	}

@@ -33,7 +33,10 @@ func newDeniedHost(t *testing.T) *deniedHost {
 	d := &deniedHost{parties: map[string]*party{}}
 	var all []*party
 	for _, p := range parties() {
-		if p.isMember() && slices.Contains([]string{"s-web0", "s-db1", "n-web0", "n-batch1", "o-web0", "pn-web0"}, p.name) {
+		if p.isMember() && slices.Contains([]string{"s-web0", "s-db1", "n-web0", "n-batch1", "o-web0", "pn-web0", "po-plain0"}, p.name) {
+			if p.name == "po-plain0" {
+				p.narrowing = &narrowing{ingress: "none"}
+			}
 			all = append(all, p)
 			d.state.Members, d.parties[p.name] = append(d.state.Members, p.member(len(all)-1)), p
 		}
@@ -79,7 +82,7 @@ var deniedFlows = []struct {
 	reason   isolation.Reason
 }{
 	{"s-web0", "s-db1", isolation.ByStrict}, {"n-web0", "s-db1", isolation.ByStrict}, {"o-web0", "n-web0", isolation.ByNetwork},
-	{"n-web0", "o-web0", isolation.ByNetwork}, {"n-batch1", "o-web0", isolation.ByEgress},
+	{"n-web0", "o-web0", isolation.ByNetwork}, {"n-batch1", "o-web0", isolation.ByEgress}, {"o-web0", "po-plain0", isolation.ByNarrowing},
 }
 
 // TestRootDeniedCounts: packets that are denied are counted for both ends, and those with another sender for the end they come from. What is allowed
@@ -163,12 +166,13 @@ func TestRootListen(t *testing.T) {
 	ended := make(chan error, 1)
 	listening := make(chan struct{})
 	go func() {
-		ended <- d.Do(func() error {
-			close(listening)
-			return filter.Listen(ctx, h.add)
-		})
+		ended <- d.Do(func() error { return filter.Listen(ctx, func() { close(listening) }, h.add) })
 	}()
-	<-listening
+	select {
+	case <-listening:
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	for _, f := range deniedFlows {
 		for _, a := range d.parties[f.to].addresses {
 			from, to := d.member(f.from), d.member(f.to)
@@ -187,7 +191,7 @@ func TestRootListen(t *testing.T) {
 		want := isolation.DeniedFlow{From: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddr("10.9.0.2"), Protocol: "udp", Port: 5001, FromLink: m.End, Reason: isolation.Forged}
 		sandbox.Eventually(t, fmt.Sprint("it is told of ", want), func() bool { d.forge(t, name); return h.has(want) }, func() string { return fmt.Sprint(h.all) })
 	}
-	err := d.Do(func() error { return filter.Listen(t.Context(), h.add) })
+	err := d.Do(func() error { return filter.Listen(t.Context(), func() { t.Error("a second one listens") }, h.add) })
 	if err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("a second listener: %v", err)
 	}

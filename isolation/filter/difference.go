@@ -24,6 +24,15 @@ func (t *table) bring(b *netfilter.Batch, l *listing) {
 	if l == nil {
 		l = &listing{}
 	}
+	t.bringForm(b, l)
+	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
+		t.bringElements(b, t.sets[name], l)
+	}
+	t.removeRest(b, l)
+}
+
+// bringForm makes the sets and chains that are missing, and the rules of chains that are not as they have to be.
+func (t *table) bringForm(b *netfilter.Batch, l *listing) {
 	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
 		if l.sets[name] == nil {
 			b.AddKeySet(&t.Table, &t.sets[name].KeySet)
@@ -42,10 +51,6 @@ func (t *table) bring(b *netfilter.Batch, l *listing) {
 	for _, c := range changed {
 		b.SetChain(&t.Table, c)
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
-		t.bringElements(b, t.sets[name], l)
-	}
-	t.removeRest(b, l)
 }
 
 func hasChain(l *listing, name string) bool {

@@ -8,7 +8,8 @@
 // only send with the MAC and the addresses of its attachment. An attach adds elements, in one transaction, and a detach removes
 // them: neither takes longer for more rules or attachments. Only the first attachment of its kind on a host, which rules
 // select in another way than those that are there, has all elements compared (Apply), because rules get a set when they select an
-// attachment of the host, and not before: a host knows few of the jobs of a cluster. A set that is there has all that it has to have.
+// attachment of the host, and not before: a host knows few of the jobs of a cluster. A set that is there has all that it has to have. The
+// same holds for the first attachment whose job narrows its traffic in another way: each has a chain.
 //
 // Sources are looked up together with the interface by which they come: an address by itself can be forged.
 //

@@ -59,7 +59,7 @@ func (m *Member) isIsolated() bool { return m.Level != isolation.None && m.Level
 
 // isApart is whether the bridge forwards nothing from it or to it.
 func (m *Member) isApart(k *kind) bool {
-	return m.End != "" && m.Bridge != "" && (m.Level == isolation.Strict || len(k.egress) > 0)
+	return m.End != "" && m.Bridge != "" && (m.Level == isolation.Strict || m.IsNarrowed() || len(k.egress) > 0)
 }
 
 func suffixOf(a netip.Addr) string {
@@ -101,12 +101,14 @@ func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain str
 	if egressChain != "" {
 		e.add(netfilter.INet, egress+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: egressChain}, key...)
 	}
+	e.narrow(narrowedFrom, e.Egress, v, key)
 	if e.NoHost {
 		e.add(netfilter.INet, noHost+v, netfilter.Element{}, key...)
 	}
 	if a.IsLinkLocalUnicast() && a.Is6() {
 		return
 	}
+	e.narrow(narrowedTo, e.Ingress, v, key)
 	e.add(netfilter.INet, members+v, netfilter.Element{}, key...)
 	if !e.isRemote() { // what its host drops is counted there
 		e.add(netfilter.INet, denied+v, netfilter.Element{}, key...)
@@ -153,4 +155,25 @@ func (e *elements) guard() {
 			e.add(family, targets, netfilter.Element{}, end, a.AsSlice())
 		}
 	}
+}
+
+// commonSets are those of which the keys have no link. Two attachments have the same element there if they have a MAC or an address on two bridges.
+var commonSets = []string{neighbours, neighboursApart, near}
+
+// common are the elements that an attachment may have in these.
+func (m *Member) common() []placed {
+	e := &elements{Member: m}
+	if m.Bridge == "" {
+		return nil
+	}
+	if len(m.MAC) == macLength {
+		e.add(netfilter.Bridge, neighbours, netfilter.Element{}, m.MAC)
+		e.add(netfilter.Bridge, neighboursApart, netfilter.Element{}, m.MAC)
+	}
+	for _, a := range m.Addresses {
+		if a = a.Unmap(); a.Is4() {
+			e.add(netfilter.Bridge, near, netfilter.Element{}, a.AsSlice())
+		}
+	}
+	return e.all
 }

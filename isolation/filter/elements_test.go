@@ -17,7 +17,7 @@ import (
 func TestPartlyKnown(t *testing.T) {
 	full := Member{
 		Member: isolation.Member{
-			ID: strings.Repeat("é", 200), Network: "n", Job: "web", Link: "br0", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.2"), netip.MustParseAddr("2001:db8::1"), {}},
+			ID: strings.Repeat("é", 200), Network: "n", Job: "web", Link: "br0", Ingress: isolation.Narrowing{}, Egress: isolation.Narrowing{}, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("::ffff:10.0.0.2"), netip.MustParseAddr("2001:db8::1"), {}},
 		},
 		End: "veth1", Bridge: "br0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Antispoof: true,
 	}

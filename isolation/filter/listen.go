@@ -64,9 +64,9 @@ var tells = sync.OnceValue(func() bool {
 	return true
 })
 
-// Listen calls a function for packets that are dropped, until the context ends: of each reason for some, if there are many. Of a network namespace one
-// process can listen. Where none does, or the kernel does not tell of packets, nothing else changes.
-func Listen(ctx context.Context, tell func(isolation.DeniedFlow)) error {
+// Listen calls listening once it hears of packets that are dropped, and tell for them, until the context ends: of each reason for some, if there are
+// many. Of a network namespace one process can listen. Where none does, or the kernel does not tell of packets, nothing else changes.
+func Listen(ctx context.Context, listening func(), tell func(isolation.DeniedFlow)) error {
 	links, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("isolation: listen to denied packets: %w", err)
@@ -80,6 +80,7 @@ func Listen(ctx context.Context, tell func(isolation.DeniedFlow)) error {
 		return fmt.Errorf("isolation: listen to denied packets: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // read only
+	listening()
 	return log.Receive(ctx, func(l netfilter.Logged) {
 		if f, ok := flowOf(&l); ok {
 			in := l.In

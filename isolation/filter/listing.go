@@ -20,7 +20,26 @@ type listing struct {
 	dormant bool
 }
 
+// list lists a table with the elements of its sets.
 func list(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
+	l, err := listForm(s, t)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	for set := range l.sets {
+		elements, err := s.Elements(t, set)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range elements {
+			l.sets[set][identity(e)] = e
+		}
+	}
+	return l, nil
+}
+
+// listForm lists a table without those.
+func listForm(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
 	tables, err := s.Tables(t.Family)
 	if err != nil || !slices.Contains(tables, t.Name) {
 		return nil, err
@@ -48,14 +67,7 @@ func list(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
 		return nil, err
 	}
 	for _, set := range sets {
-		elements, err := s.Elements(t, set)
-		if err != nil {
-			return nil, err
-		}
 		l.sets[set] = map[string]netfilter.Element{}
-		for _, e := range elements {
-			l.sets[set][identity(e)] = e
-		}
 	}
 	return l, nil
 }

@@ -27,6 +27,7 @@ type party struct {
 	bridge             string
 	noHost             bool
 	addresses          []netip.Addr
+	*narrowing
 	*endpoint
 }
 
@@ -69,6 +70,9 @@ func (p *party) member(number int) filter.Member {
 	}
 	if p.bridge == "" {
 		m.Link = m.End
+	}
+	if p.narrowing != nil {
+		return narrowed(m, p.ingress, p.egress)
 	}
 	return m
 }
@@ -114,8 +118,11 @@ func wantEgress(from, to *party, protocol string) bool {
 	return from.job != "batch" || !to.isMember() && protocol == "icmp" || to.job == "db" && protocol == "tcp"
 }
 
-// wanted is the model: whether a new flow is let through.
-func wanted(from, to *party, protocol string, isPublished bool) bool {
+// wanted is the model: whether a new flow to an address is let through.
+func wanted(from, to *party, a netip.Addr, protocol string, isPublished bool) bool {
+	if !wantLeft(from, to, a, protocol) {
+		return false
+	}
 	if wantAllowed(from, to, protocol) {
 		return true
 	}
@@ -139,7 +146,7 @@ func wanted(from, to *party, protocol string, isPublished bool) bool {
 
 // isApart is whether the host routes between a party and its neighbours.
 func (p *party) isApart(hasEgress bool) bool {
-	return p.level == isolation.Strict || hasEgress && p.job == "batch"
+	return p.level == isolation.Strict || p.narrowing != nil || hasEgress && p.job == "batch"
 }
 
 // flow is a case.
@@ -247,7 +254,7 @@ func build(t *testing.T, all []*party, state func() filter.State) (*testHost, *p
 // ports. Connections that were there before the rules go on.
 func TestRootMatrix(t *testing.T) {
 	roottest.Require(t)
-	all := parties()
+	all := narrow(parties())
 	state := filter.State{Rules: isolation.Rules{Allow: []isolation.Allow{{Name: "everything"}}}}
 	for i, p := range all[2:] {
 		state.Members = append(state.Members, p.member(i))
@@ -255,10 +262,10 @@ func TestRootMatrix(t *testing.T) {
 	h, p := build(t, all, func() filter.State { return state })
 	before, writes := map[string]bool{}, map[string]func(string){}
 	for _, f := range flows(all) {
-		if name := "before: " + f.String(); f.protocol == "tcp" {
+		if name := "before: " + f.String(); f.protocol == "tcp" && wantLeft(f.from, f.to, f.address, f.protocol) {
 			writes[name] = f.from.connect(t, netip.AddrPortFrom(f.address, f.port), name+" 0")
 			isDirect := f.from.bridge != "" && f.from.bridge == f.to.bridge && !f.from.isApart(false) && !f.to.isApart(false)
-			if !isDirect || !f.from.isApart(true) && !f.to.isApart(true) || wanted(f.from, f.to, f.protocol, false) { // others are judged as new ones
+			if !isDirect || !f.from.isApart(true) && !f.to.isApart(true) || wanted(f.from, f.to, f.address, f.protocol, false) { // others are judged as new ones
 				before[name] = true
 			}
 		}
@@ -278,7 +285,7 @@ func TestRootMatrix(t *testing.T) {
 	})
 	cases, want := flows(all), map[string]bool{}
 	for _, f := range cases {
-		want[f.String()] = wanted(f.from, f.to, f.protocol, f.isPublished)
+		want[f.String()] = wanted(f.from, f.to, f.address, f.protocol, f.isPublished)
 		if decided := f.decide(state); decided.Allowed != want[f.String()] {
 			t.Errorf("%s: isolation.Decide says %t by %d %s", f, decided.Allowed, decided.Rule, decided.By)
 		}

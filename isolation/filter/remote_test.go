@@ -146,7 +146,7 @@ func requireFlows(t *testing.T, p *probes, round string, state filter.State, all
 			continue
 		}
 		cases = append(cases, f)
-		isWanted := wanted(f.from, f.to, f.protocol, false)
+		isWanted := wanted(f.from, f.to, f.address, f.protocol, false)
 		if f.from.job == "batch" && !f.to.isMember() && f.to.name != "outside" { // an address that rules have nothing of
 			isWanted = f.to.name == "host" && isWanted
 		}

@@ -85,7 +85,7 @@ func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
 		return unix.ENOENT
 	}
 	for _, p := range all {
-		if p.shared || !strings.HasPrefix(p.set, members) && p.set != guarded {
+		if p.shared || !strings.HasPrefix(p.set, members) && p.set != guarded && !slices.Contains(commonSets, p.set) {
 			continue
 		}
 		e, ok, err := s.Element(&netfilter.Table{Family: p.family, Name: name}, p.set, p.Key)
@@ -155,7 +155,10 @@ func isOfOther(s *netfilter.Socket, m *Member, a netip.Addr) (bool, error) {
 
 // removeUnused removes the tables if no attachment needs them.
 func removeUnused(s *netfilter.Socket, hasEgress bool) error {
-	sets := []string{guarded, apart, isolated + ip4.suffix, isolated + ip6.suffix}
+	sets := []string{guarded, apart}
+	for _, v := range ips {
+		sets = append(sets, isolated+v.suffix, narrowedFrom+v.suffix, narrowedTo+v.suffix)
+	}
 	if hasEgress {
 		sets = append(sets, members+ip4.suffix, members+ip6.suffix)
 	}

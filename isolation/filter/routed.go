@@ -84,7 +84,7 @@ func checkPorts(bridgeName string) error {
 	}
 	for _, port := range ports {
 		if port.Type() != "veth" {
-			return fmt.Errorf("isolation: the bridge %s has the port %s, of the kind %s, so the host cannot answer for its allocations: use level network, and no rules egress, or a bridge with ports of allocations only", bridgeName, port.Attrs().Name, port.Type())
+			return fmt.Errorf("isolation: the bridge %s has the port %s, of the kind %s, so the host cannot answer for its allocations: use level network, and neither rules egress nor jobs that narrow their traffic, or a bridge with ports of allocations only", bridgeName, port.Attrs().Name, port.Type())
 		}
 	}
 	return nil

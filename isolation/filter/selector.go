@@ -73,9 +73,12 @@ func appendPorts(b []byte, ports []isolation.Ports) []byte {
 }
 
 // sum is a short name for a text.
-func sum(text []byte) string {
+func sum(text []byte) string { return digest(text)[:12] }
+
+// digest is a name for a text of the author of a job, who may want it to be the name of another text.
+func digest(text []byte) string {
 	all := sha256.Sum256(text)
-	return hex.EncodeToString(all[:6])
+	return hex.EncodeToString(all[:16])
 }
 
 // selectorPrefix begins the names of the sets of selectors.

@@ -174,7 +174,7 @@ func inet() *table {
 		for _, name := range []string{members, isolated, own, noHost} {
 			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key})
 		}
-		for _, name := range []string{allow, egress, level} {
+		for _, name := range []string{narrowedFrom, narrowedTo, allow, egress, level} {
 			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key, IsMap: true})
 		}
 	}
@@ -185,15 +185,17 @@ func inet() *table {
 	isAllowed := append(bothIPs("1: allowed to this attachment", func(v *ip) match { return netfilter.KeyVerdict(allow+v.suffix, outLink, v.destination()) }),
 		rule("1: allowed to this address", jump(reached)))
 	isPublished := rule("3: published ports", tracked(expr.CtKeySTATUS, translated), accept)
+	isNarrowed := bothIPs("0: narrowed egress of the source", func(v *ip) match { return netfilter.KeyVerdict(narrowedFrom+v.suffix, inLink, v.source()) })
+	isNarrowedTo := bothIPs("0: narrowed ingress of the destination", func(v *ip) match { return netfilter.KeyVerdict(narrowedTo+v.suffix, outLink, v.destination()) })
 	isEgress := bothIPs("2: egress of the source", func(v *ip) match { return netfilter.KeyVerdict(egress+v.suffix, inLink, v.source()) })
 	t.base("forward", nftables.ChainHookForward, before, slices.Concat(
 		withOptions(), []netfilter.Rule{tracks},
-		isAllowed, isEgress, []netfilter.Rule{isPublished},
+		isNarrowed, isNarrowedTo, isAllowed, isEgress, []netfilter.Rule{isPublished},
 		bothIPs("5 to 7: level of the destination's network", func(v *ip) match { return netfilter.KeyVerdict(level+v.suffix, outLink, v.destination()) }),
 	)...)
 	discovery := slices.Concat(ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpGte, routerSolicitation), header(0, expr.CmpOpLte, neighbourAdvertisement), accept)
 	t.base("input", nftables.ChainHookInput, before, slices.Concat(
-		[]netfilter.Rule{tracks, rule("neighbour discovery", discovery), rule("1: allowed to this address", jump(reached))}, isEgress,
+		[]netfilter.Rule{tracks, rule("neighbour discovery", discovery)}, isNarrowed, []netfilter.Rule{rule("1: allowed to this address", jump(reached))}, isEgress,
 	)...)
 	t.output(discovery, tracks, isAllowed, isPublished)
 	loopback := append(ip4.is(), load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127))

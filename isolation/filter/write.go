@@ -75,32 +75,29 @@ func (f Kernel) Add(ctx context.Context, rules isolation.Rules, m Member, state 
 		}
 	}
 	r := prepare(rules, false)
-	k := r.kindOf(&m.Member)
-	isReady := !m.isApart(k) || isRouted(m.Bridge) // the first one that is apart makes that of its bridge
+	all, isReady, err := r.ready(s, &m)
+	if err != nil {
+		return err
+	}
+	isNew := false
 	if isReady {
-		if isReady, err = s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, stamp+r.sum); err != nil {
+		if isNew, err = isFirst(s, all); err != nil {
 			return err
 		}
 	}
-	if isReady {
-		if isReady, err = isFree(s, &m); err != nil {
-			return err
-		}
-	}
-	if isReady {
-		ofBridges, failed := bridgeMACs([]Member{m})
-		if failed != nil {
-			return failed
-		}
+	switch {
+	case isNew:
+		err = addFirst(s, prepare(rules, true), &m, with(m, state))
+	case isReady:
 		err = s.Change(func(b *netfilter.Batch) error {
 			r.expect(b)
-			for _, p := range r.elementsOf(&m, k, ofBridges[m.Bridge]) {
+			for _, p := range all {
 				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
 			}
 			return nil
 		})
 	}
-	if !isReady || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // the first of its kind, or at an address that another has
+	if !isReady || isNew && err != nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // what is there is not as it has to be, or another one's
 		return f.Apply(ctx, with(m, state))
 	}
 	if err != nil {
@@ -109,10 +106,32 @@ func (f Kernel) Add(ctx context.Context, rules isolation.Rules, m Member, state 
 	return answerFor(&m)
 }
 
-// isFree tells whether no other attachment has an address in the tables: what is there would stay that one's, and go with it.
+// ready returns the elements of an attachment, and whether they can be added: the tables are complete for the rules, and no other one has them.
+func (r *ruleset) ready(s *netfilter.Socket, m *Member) (all []placed, isReady bool, err error) {
+	k := r.kindOf(&m.Member)
+	if m.isApart(k) && !isRouted(m.Bridge) { // the first one that is apart makes that of its bridge
+		return nil, false, nil
+	}
+	if has, err := s.HasChain(inetTable, stamp+r.sum); err != nil || !has {
+		return nil, false, err
+	}
+	if isFree, err := isFree(s, m); err != nil || !isFree {
+		return nil, false, err
+	}
+	ofBridges, err := bridgeMACs([]Member{*m})
+	return r.elementsOf(m, k, ofBridges[m.Bridge]), true, err
+}
+
+// isFree tells whether no other attachment has an address or a MAC in the tables: what is there would stay that one's, and go with it.
 func isFree(s *netfilter.Socket, m *Member) (bool, error) {
 	for _, a := range m.Addresses {
 		if isTaken, err := isOfOther(s, m, a); err != nil || isTaken {
+			return false, err
+		}
+	}
+	for _, p := range m.common() {
+		e, ok, err := s.Element(&netfilter.Table{Family: p.family, Name: name}, p.set, p.Key)
+		if err != nil || ok && ownerOf(e) != ownerText(m.ID) {
 			return false, err
 		}
 	}

@@ -370,7 +370,7 @@ func TestIdentity(t *testing.T) {
 		"": nil, "2": {"NOMAD_ALLOC_INDEX": "2"}, "-1": nil, "2;NOMAD_JOB_ID=other": nil,
 	} {
 		task := taskOf(t, map[string]network{"storage": {"cni_args": []map[string]string{{"NOMAD_JOB_ID": "other"}}}})
-		task.Env = map[string]string{"NOMAD_ALLOC_INDEX": index, "NOMAD_ALLOC_ID": "a2", "NOMAD_JOB_ID": "other", "NOMAD_NAMESPACE": "other", "NOMAD_GROUP_NAME": "other", "NOMAD_REGION": "other"}
+		task.Env = map[string]string{"NOMAD_ALLOC_INDEX": index, "NOMAD_ALLOC_ID": "a2", "NOMAD_JOB_ID": "other", "NOMAD_NAMESPACE": "other", "NOMAD_GROUP_NAME": "other", "NOMAD_REGION": "other", "NOMAD_META_ALLOCNET_INGRESS": "80/tcp"}
 		var config taskConfig
 		if err := decode(task.GetMsgpackDriverConfig(), &config); err != nil {
 			t.Fatal(err)
@@ -379,7 +379,7 @@ func TestIdentity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if known := (policy.Identity{Namespace: "prod", Job: "db", Group: "g"}); r.ID != "a1" || r.Identity != known || !maps.Equal(r.Args, want) {
+		if known := (policy.Identity{Namespace: "prod", Job: "db", Group: "g"}); r.ID != "a1" || r.Identity != known || !maps.Equal(r.Args, want) || r.Narrowing != (selection.Narrowing{Ingress: "80/tcp"}) {
 			t.Errorf("index %q: allocation %s, identity %+v, args %v, want a1, %+v, %v", index, r.ID, r.Identity, r.Args, known, want)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
@@ -136,7 +137,15 @@ func requestOf(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
 	return hook.Request{
 		ID: c.GetAllocId(), Task: c.GetName(), Netns: isolation.GetPath(), Networks: elements, Ports: ports,
 		Identity: policy.Identity{Namespace: c.GetNamespace(), Job: c.GetJobId(), Group: c.GetTaskGroupName()}, Args: indexArgs(c),
+		Narrowing: narrowing(c),
 	}, nil
+}
+
+// narrowing is what the job leaves of its traffic by its meta, which Nomad passes in the environment only. The task's block env can replace it:
+// it has the same author.
+func narrowing(c *proto.TaskConfig) allocation.Narrowing {
+	env := c.GetEnv()
+	return allocation.Narrowing{Ingress: env["NOMAD_META_ALLOCNET_INGRESS"], Egress: env["NOMAD_META_ALLOCNET_EGRESS"]}
 }
 
 // indexArgs returns the CNI argument that has the index of the allocation in its group, which

@@ -50,7 +50,7 @@ async function load() {
   }
   loading = true;
   try {
-    while (newest !== shown) {
+    do {
       const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin" });
       const next = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (!next.body.dataset.version || structureOf(next) !== structureOf(document)) {
@@ -62,7 +62,7 @@ async function load() {
       if (Number(newest) < Number(shown)) {
         newest = shown;
       }
-    }
+    } while (newest !== shown);
   } catch {
     say("Not connected: retrying");
   } finally {
@@ -80,7 +80,9 @@ function follow() {
   stream.onopen = () => say("Live");
   stream.onmessage = (message) => {
     newest = message.data;
-    load();
+    if (newest !== shown) {
+      load();
+    }
   };
   stream.onerror = () => say(stream.readyState === EventSource.CLOSED ? "Ended: reload the page" : "Not connected: retrying");
 }
@@ -96,4 +98,13 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("pagehide", () => stream?.close());
 if (!document.hidden) {
   follow();
+}
+
+// What is no event, as traffic is, is asked for while the page is seen.
+if (body.dataset.every) {
+  setInterval(() => {
+    if (stream?.readyState === EventSource.OPEN) {
+      load();
+    }
+  }, Number(body.dataset.every) * 1000);
 }

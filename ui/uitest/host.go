@@ -166,7 +166,7 @@ func deniedFlows(n int, now time.Time) api.DeniedFlows {
 func details(a *api.Allocation) api.Details {
 	wire := api.Details{Attachments: []api.AttachmentDetails{}}
 	for _, n := range a.Attachments {
-		d := api.AttachmentDetails{Network: n.Network, Interface: n.Interface, ContainerID: a.ID, Executor: "in-process", CNIVersion: "1.0.0", Plugins: []string{"bridge", "portmap", "firewall"}, Updated: a.Created.Add(time.Second)}
+		d := api.AttachmentDetails{Network: n.Network, Interface: n.Interface, ContainerID: a.ID, Executor: "in-process", CNIVersion: "1.0.0", Plugins: []string{"bridge", "portmap", "firewall"}, Updated: a.Created.Add(time.Second), Traffic: &api.Traffic{ReceivedBytes: 48_731_113, SentBytes: 911_204}}
 		for i, address := range n.Addresses {
 			l := api.Lease{Address: address.Addr(), Plugin: "host-local", Pool: n.Network, Since: a.Created}
 			if n.Network == "storage" {

@@ -26,7 +26,7 @@ type bug struct {
 // bugs are one of each kind.
 var bugs = map[string]bug{
 	"the copy of a disk does not wait before it gives out addresses": {
-		1,
+		70,
 		func(f *features) { f.clones = true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			return editRecords(name, data, func(r *records) {
@@ -38,7 +38,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the nonce is not renewed, so that a copy with the memory is not found": {
-		3700,
+		3705,
 		func(f *features) { f.copies = true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			n := &node{}
@@ -50,7 +50,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"a block is given back at once, so that a copy with the memory cannot object": {
-		3700,
+		3790,
 		func(f *features) { f.copies, f.churn = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			return editRecords(name, data, func(r *records) {
@@ -63,7 +63,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"Nomad's word alone is enough to reclaim": {
-		335,
+		365,
 		func(f *features) { f.purges = true },
 		func(_ *fakeHost, name string, data []byte) []byte {
 			v := &view{}
@@ -78,7 +78,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"a state directory that was restored is believed": {
-		15900,
+		15935,
 		func(f *features) { f.backups, f.churn = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			r := &records{}
@@ -89,7 +89,7 @@ var bugs = map[string]bug{
 		},
 	},
 	"the fence is not obeyed": {
-		1250,
+		1278,
 		func(f *features) { f.partitions, f.deaths = true, true },
 		func(h *fakeHost, name string, data []byte) []byte {
 			return editRecords(name, data, func(r *records) { r.Verified.Uptime = h.agent.machine.moment(h.self.Boot).Uptime })

@@ -42,6 +42,8 @@ type config struct {
 			// KeepAddresses has DEL keep the addresses for the next ADD. It is not in CNI_ARGS or
 			// "cni", because jobs write these.
 			KeepAddresses bool `json:"keepAddresses"`
+			// Publish are addresses for an interface of the host. Nothing else is requested then.
+			Publish []netip.Addr `json:"publish"`
 		} `json:"allocnet"`
 	} `json:"args"`
 }
@@ -87,6 +89,10 @@ func (c Call) request() (ipam.Request, error) {
 		return ipam.Request{}, err
 	}
 	request := ipam.Request{Owner: c.owner(), Job: args.job(c.ContainerID)}
+	if publish := conf.Args.Allocnet.Publish; len(publish) > 0 {
+		request.Addresses, request.Published = publish, true
+		return request, nil
+	}
 	if key := conf.Args.CNI.AddressKey; key != "" && request.Job != (ipam.Job{}) {
 		request.Job.Key = key
 	}

@@ -68,6 +68,19 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestRequestToPublish: the addresses are those of the operator alone, whatever the job asks for, and no key but the allocation's job counts.
+func TestRequestToPublish(t *testing.T) {
+	keys := `, "args": {"cni": {"ips": ["10.0.0.8"], "addressKey": "first"}, "allocnet": {"publish": ["10.0.0.9", "fd00::9"]}}, "runtimeConfig": {"ips": ["10.0.0.7"]}`
+	got, err := Call{ContainerID: "a1", Interface: "eth0", Args: "IP=10.0.0.6;NOMAD_ALLOC_ID=a1;NOMAD_NAMESPACE=prod;NOMAD_JOB_ID=db", Config: configWith(keys)}.request()
+	want := ipam.Request{
+		Owner: ipam.Owner{ContainerID: "a1", Interface: "eth0"}, Addresses: addresses("10.0.0.9", "fd00::9"), Published: true,
+		Job: ipam.Job{Namespace: "prod", Job: "db", Allocation: "a1"},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
 func TestInvalidCalls(t *testing.T) {
 	for name, test := range map[string]struct {
 		args, keys string

@@ -44,7 +44,7 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 	if err != nil {
 		return nil, err
 	}
-	others := slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return hasFamily(fixed, f) })
+	others := slices.DeleteFunc(p.o.Config.Families(), func(f ipam.Family) bool { return r.Published || hasFamily(fixed, f) })
 	var found []netip.Addr
 	if len(others) > 0 {
 		found, err = (&adding{p, r.Owner, others}).add(ctx)

@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam/local"
 	"github.com/allocnet/allocnet/cluster/ipam/reserved"
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // Options are what a Pool needs.
@@ -42,6 +43,8 @@ type Options struct {
 	// blocks are still this host's; 0 is 20 h. It is called to verify, and recorded for all
 	// processes. Nil: it stays as it was recorded last.
 	Fence func() (time.Duration, error)
+	// Links are the interfaces of the host that reserved addresses are published on. Nil: those of the caller's namespace.
+	Links reserved.Links
 	// Now is the time. Nil: time.Now.
 	Now func() time.Time
 	// Logger is optional.
@@ -67,6 +70,9 @@ func New(o Options) *Pool {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Links == nil {
+		o.Links = ownLinks{}
+	}
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	o.Grace = cmp.Or(o.Grace, time.Hour)
 	dir := filepath.Join(o.Config.StateDir, "ipam", "pools", o.Config.Pool)
@@ -75,12 +81,18 @@ func New(o Options) *Pool {
 		Config: o.Config, Addresses: p.local, Connect: o.Open, Fence: o.Fence, Logger: o.Logger,
 	})
 	p.reserved = reserved.New(reserved.Options{
-		Config: o.Config, Open: o.Open, Leases: p.local, Guard: p.blocks, Holder: o.Holder, Grace: o.Grace,
+		Config: o.Config, Open: o.Open, Leases: p.local, Guard: p.blocks, Links: o.Links, Holder: o.Holder, Grace: o.Grace,
 		LockStore: func(ctx context.Context) (func(), error) { return p.lock(ctx, "store.lock") },
 		Now:       o.Now, Logger: o.Logger,
 	})
 	return p
 }
+
+// ownLinks are those of the caller's network namespace.
+type ownLinks struct{}
+
+func (ownLinks) Published() (map[netip.Addr]string, error) { return netns.Published() }
+func (ownLinks) Unpublish(address netip.Addr) error        { return netns.Unpublish(address) }
 
 // lock locks a file in the pool's directory. The order of locks is claim.lock, under which
 // processes of this host claim blocks one after the other, store.lock, under which they use the

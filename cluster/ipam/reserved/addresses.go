@@ -57,6 +57,14 @@ type Leases interface {
 	Remove(ctx context.Context, address netip.Addr, owner ipam.Owner) error
 }
 
+// Links are the interfaces of this host, as far as addresses are published on them.
+type Links interface {
+	// Published returns the published addresses, with their interfaces.
+	Published() (map[netip.Addr]string, error)
+	// Unpublish removes an address from the interface that has it. It is no error if none has.
+	Unpublish(address netip.Addr) error
+}
+
 // Options are what Addresses need. All are required but those with a default.
 type Options struct {
 	Config *ipam.Config
@@ -68,6 +76,7 @@ type Options struct {
 	Leases    Leases
 	// Guard is asked before anything is written to the store.
 	Guard Guard
+	Links Links
 	// Holder is asked whether an address of another host can be taken over. Nil: it cannot.
 	Holder Holder
 	// Grace is how long a node must be gone. 0: an hour.

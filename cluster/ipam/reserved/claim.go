@@ -137,8 +137,8 @@ func (c *claim) left(ctx context.Context, e *entry) error {
 		return c.leftHere(ctx, e)
 	case e.isHeld():
 		return c.leftElsewhere(ctx, e)
-	case e.content.Host.Instance == s.host.Instance && e.content.Host.Boot == s.host.Boot, age >= quiet:
-		return nil // what this machine has taken in this boot, it has given back when nothing had it any more
+	case e.content.Host.Instance == s.host.Instance && e.content.Host.Boot == s.host.Boot, e.content.Published, age >= quiet:
+		return nil // what this machine has taken in this boot, and what was published, was given back when nothing had it any more
 	}
 	return &BusyError{Address: c.address, Reason: "another host has given it back a moment ago", wait: quiet - age}
 }
@@ -173,6 +173,9 @@ func (c *claim) leftElsewhere(ctx context.Context, e *entry) error {
 	switch {
 	case ended && err == nil:
 		return nil
+	case sameJob(e.content.Job, c.Job) && e.content.Published:
+		reason := fmt.Sprintf("it is published on node %q for container %s: that host gives it back when the container ends; if the node is gone: allocnet ipam release --node %s", e.content.Host.NodeName, e.content.Owner.ContainerID, e.content.Host.NodeID)
+		return &BusyError{Address: c.address, Reason: reason, Err: err}
 	case sameJob(e.content.Job, c.Job):
 		reason := fmt.Sprintf("container %s on node %q has it, and its allocation is neither complete nor failed for %s", e.content.Owner.ContainerID, e.content.Host.NodeName, quiet)
 		return &BusyError{Address: c.address, Reason: reason, Err: err}
@@ -191,7 +194,7 @@ func (s *session) ended(ctx context.Context, e *entry) (bool, error) {
 	if s.a.o.Holder == nil {
 		return false, nil
 	}
-	if e.content.Job.Allocation != "" {
+	if e.content.Job.Allocation != "" && !e.content.Published { // an interface of a host outlives allocations
 		since, err := s.a.o.Holder.Ended(ctx, e.content.Job.Namespace, e.content.Job.Allocation)
 		if err != nil || !since.IsZero() && s.now.age(since) >= quiet {
 			return err == nil, err
@@ -240,7 +243,7 @@ func (c *claim) write(ctx context.Context) (bool, error) {
 // content is what the entry of the address says when the claimant has it.
 func (c *claim) content(e *entry) ipam.AddressContent {
 	content := ipam.AddressContent{Pool: c.s.a.o.Config.Pool, Address: c.address, State: ipam.Held, Host: c.s.host,
-		ClaimID: newClaim(), Owner: c.Owner, Job: c.Job, Reserved: e.content.Reserved}
+		ClaimID: newClaim(), Owner: c.Owner, Job: c.Job, Reserved: e.content.Reserved, Published: c.Published}
 	if kept := e.content.Job; content.Reserved && (kept.Key != "" || c.Job.Key == "") {
 		content.Job.Group, content.Job.Key = kept.Group, kept.Key // what the operator said stays
 	}

@@ -63,6 +63,10 @@ func (a *Addresses) giveBack(ctx context.Context, owner ipam.Owner, needed []net
 			continue
 		}
 		marked = true
+		if err := a.unpublish(ctx, address, r); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		errs = append(errs, a.mark(ctx, address, r), a.o.Leases.Remove(ctx, address, owner))
 	}
 	return marked, errors.Join(errs...)
@@ -131,6 +135,9 @@ func (s *session) abandon(ctx context.Context, address netip.Addr) error {
 	if err != nil || s.isNew || ok && leased == r.Content.Owner {
 		return err
 	}
+	if err := s.a.unpublish(ctx, address, r); err != nil {
+		return err
+	}
 	changed := *r
 	changed.State, changed.Released = releasing, s.now()
 	_, err = s.put(ctx, address, &changed)
@@ -170,7 +177,7 @@ func (s *session) freed(content ipam.AddressContent, r *record) ipam.AddressCont
 		content.Job = ipam.Job{}
 	}
 	if restored := s.view.memory.Restored; !restored.IsZero() && !r.Released.After(restored) {
-		content.Host = ipam.Host{}
+		content.Host, content.Published = ipam.Host{}, false
 	}
 	return content
 }
@@ -185,10 +192,11 @@ func vacant(content ipam.AddressContent, now time.Time) ipam.AddressContent {
 }
 
 // abandoned is the content of an address whose holder can give it back no more, or does not
-// know of it. It may be from a request that was too late: it is not kept if the key has another
+// know of it, and may still have it. It may be from a request that was too late: it is not kept if the key has another
 // address, or the job too many.
 func (s *session) abandoned(e *entry) ipam.AddressContent {
 	content, limit := vacant(e.content, s.now()), s.a.o.Config.MaxReservedPerJob
+	content.Published = false
 	if content.Reserved || content.Job.Key == "" {
 		return content
 	}
@@ -214,6 +222,9 @@ func (s *session) freeUnknown(ctx context.Context, address netip.Addr, e *entry)
 	}
 	if !wrote {
 		return &BusyError{Address: address, Reason: "a copy of this host has taken it, which was refused: when nothing uses it there, delete the store's " + ipam.AddressPath(s.a.o.Config.Pool, address)}
+	}
+	if err := s.a.unpublish(ctx, address, &record{Content: e.content}); err != nil {
+		return err
 	}
 	content := s.abandoned(e)
 	content.Host = ipam.Host{}

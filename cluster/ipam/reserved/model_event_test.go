@@ -129,6 +129,7 @@ func (m *model) request() ipam.Request {
 		for _, f := range m.config.Families() {
 			r.Addresses = append(r.Addresses, m.address(f))
 		}
+		r.Published = m.random.IntN(2) == 0
 	}
 	return r
 }
@@ -146,10 +147,10 @@ func (m *model) occupy(c *container, found []netip.Addr) {
 		job.Key = ""
 	}
 	for _, address := range found {
-		if at, used := m.living[address]; used && !m.resumed.mayDouble(address) && (at.until.IsZero() || at.host != c.host && !m.jumped) {
+		if at, used := m.living[address]; used && !m.resumed.mayDouble(address) && (!at.dead || at.host != c.host) && (at.until.IsZero() || at.host != c.host && !m.jumped) {
 			m.fail("%s is in two living namespaces: %s on host %d, and %s on host %d", address, at.owner.ContainerID, at.host.number, c.request.Owner.ContainerID, c.host.number)
 		}
-		m.living[address] = residence{host: c.host, owner: c.request.Owner, job: job}
+		m.living[address] = residence{host: c.host, owner: c.request.Owner, job: job, published: c.request.Published}
 		if last := m.last[address]; last != nil && last != c.host {
 			m.counts.moved.Add(1)
 		}
@@ -217,13 +218,16 @@ func (m *model) checkSticky(job ipam.Job, address netip.Addr) {
 // its address first. It is less than quiet, because the hosts' clocks differ.
 const leaving = 4 * time.Second
 
-// leave lets a namespace end soon.
+// leave lets a namespace end soon. What is published for it stays until the host removes it.
 func (m *model) leave(c *container) {
 	for address, at := range m.living {
-		if at.owner == c.request.Owner && at.until.IsZero() {
-			at.until = m.time.Add(leaving)
-			m.living[address] = at
+		if at.owner != c.request.Owner || !at.until.IsZero() {
+			continue
 		}
+		if at.dead = at.published; !at.published {
+			at.until = m.time.Add(leaving)
+		}
+		m.living[address] = at
 	}
 }
 
@@ -281,7 +285,9 @@ func (m *model) die() {
 	}
 	c := oneOf(m, idle)
 	m.trace("%s dies", c.request.Owner.ContainerID)
-	m.vacate(c)
+	if m.leave(c); !c.request.Published {
+		m.vacate(c)
+	}
 	if m.random.IntN(2) == 0 {
 		m.complete[c.request.Job.Allocation] = m.time
 	}
@@ -291,7 +297,7 @@ func (m *model) die() {
 func (m *model) collect(h *modelHost) {
 	needed := map[ipam.Owner]bool{}
 	for _, at := range m.living {
-		needed[at.owner] = needed[at.owner] || at.host == h
+		needed[at.owner] = needed[at.owner] || at.host == h && !at.dead
 	}
 	for _, c := range m.containers {
 		needed[c.request.Owner] = needed[c.request.Owner] || c.busy && c.host == h
@@ -364,6 +370,7 @@ func (m *model) disaster() {
 		m.trace("host %d loses its state directory", h.number)
 		h.host.Instance = fmt.Sprintf("%032x", m.random.Uint64())
 		h.records, h.memory = map[netip.Addr]record{}, nil
+		maps.DeleteFunc(m.living, func(_ netip.Addr, at residence) bool { return at.published && at.host == h }) // by an operator
 		if m.random.IntN(2) == 0 {
 			clear(h.leases)
 		}

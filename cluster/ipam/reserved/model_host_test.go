@@ -118,7 +118,7 @@ func (p *process) lockStore(context.Context) (func(), error) {
 func (p *process) addresses() *Addresses {
 	m := p.model
 	a := New(Options{
-		Config: m.config, Leases: modelLeases{p}, Guard: modelGuard{p}, Holder: modelHolder{p},
+		Config: m.config, Leases: modelLeases{p}, Guard: modelGuard{p}, Links: modelLinks{p}, Holder: modelHolder{p},
 		Open:      func() (ipam.Store, ipam.Host, error) { return modelClient{p}, p.host.host, nil },
 		LockStore: p.lockStore,
 		Now:       func() time.Time { return m.time.Add(p.host.skew + time.Duration(p.host.number)*300*time.Millisecond) },
@@ -205,6 +205,36 @@ func (l modelLeases) Remove(_ context.Context, address netip.Addr, owner ipam.Ow
 	if !l.killed && l.host.leases[address] == owner {
 		delete(l.host.leases, address)
 	}
+	return nil
+}
+
+// modelLinks are the interfaces of a host, as a process has them.
+type modelLinks struct{ *process }
+
+func (l modelLinks) Published() (map[netip.Addr]string, error) {
+	l.yield()
+	found := map[netip.Addr]string{}
+	for address, at := range l.model.living {
+		if at.published && at.host == l.host {
+			found[address] = "eth0"
+		}
+	}
+	return found, nil
+}
+
+func (l modelLinks) Unpublish(address netip.Addr) error {
+	l.yield()
+	at := l.model.living[address]
+	switch {
+	case l.killed || !at.published || at.host != l.host:
+	case l.model.flaw == staysPublished:
+		at.until = l.model.time.Add(leaving)
+		l.model.living[address] = at
+	default:
+		delete(l.model.living, address)
+		l.model.counts.unpublished.Add(1)
+	}
+	l.yield()
 	return nil
 }
 

@@ -29,7 +29,7 @@ const schedules = 10_000
 // TestModel runs random schedules of processes on several hosts, with a store that loses,
 // doubles and delays requests, answers with old states, refuses and is restored from
 // snapshots, and with processes that are killed at any step. No address may ever be in two
-// living namespaces, no job gets what is kept for another, or more than it may have, a key keeps
+// living namespaces, or published on two hosts, no job gets what is kept for another, or more than it may have, a key keeps
 // its address and has no second one, and when everything is given back and unreserved, nothing
 // remains.
 func TestModel(t *testing.T) {
@@ -65,7 +65,7 @@ func runSchedule(t *testing.T, seed uint64, counts *tally) {
 
 // tally counts what happened in all schedules: a model in which nothing happens finds nothing.
 type tally struct {
-	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted, atLimit, copies, resumed, recovered, jumps atomic.Int64
+	added, moved, waited, refused, killed, late, restored, rollbacks, freedUnknown, reclaimed, evicted, atLimit, copies, resumed, recovered, jumps, unpublished atomic.Int64
 }
 
 func (t *tally) counters() map[string]*atomic.Int64 {
@@ -73,7 +73,7 @@ func (t *tally) counters() map[string]*atomic.Int64 {
 		"added": &t.added, "moved to another host": &t.moved, "waited in vain": &t.waited, "refused": &t.refused, "killed": &t.killed,
 		"late requests": &t.late, "restored": &t.restored, "rollbacks": &t.rollbacks, "held without knowing": &t.freedUnknown,
 		"reclaimed": &t.reclaimed, "evicted": &t.evicted, "at the limit": &t.atLimit,
-		"copied": &t.copies, "resumed twice": &t.resumed, "restored from a backup": &t.recovered, "jumped": &t.jumps,
+		"copied": &t.copies, "resumed twice": &t.resumed, "restored from a backup": &t.recovered, "jumped": &t.jumps, "unpublished": &t.unpublished,
 	}
 }
 
@@ -116,6 +116,8 @@ type residence struct {
 	job ipam.Job
 	// until is set when it is leaving.
 	until time.Time
+	// published is whether it is no namespace but the host, and dead whether what it was published for has ended.
+	published, dead bool
 }
 
 // faults are the probabilities of a schedule.
@@ -350,6 +352,7 @@ func (m *model) checkTaken(by *modelHost, old, content ipam.AddressContent) {
 	at, used := m.living[old.Address]
 	switch {
 	case m.resumed.mayDouble(old.Address):
+	case at.dead && at.host == by: // it stays published
 	case old.State == ipam.Held && used && at.until.IsZero() && at.owner == old.Owner && content.Owner != old.Owner:
 		m.fail("host %d takes %s from the living %s", by.number, old.Address, old.Owner.ContainerID)
 	case !isKept(old) || sameJob(old.Job, content.Job), m.jumped:

@@ -45,8 +45,13 @@ type record struct {
 	Content ipam.AddressContent `json:"content"`
 }
 
-// recordVersion is that of the files of records. It rises with every change of what they have. Those of before it have none.
-const recordVersion = 1
+const (
+	// recordVersion is that of the files of records. It rises with every change of what they have. Those of before it have none.
+	recordVersion = 2
+	// unpublishedVersion is that of records without a published address: an earlier program, which leaves none on an interface, reads
+	// no others.
+	unpublishedVersion = 1
+)
 
 // file is a record as it is written.
 type file struct {
@@ -148,7 +153,11 @@ func (d directory) replace(ctx context.Context, address netip.Addr, old, changed
 	if changed == nil {
 		return true, os.RemoveAll(path)
 	}
-	return true, files.ReplaceJSON(path, file{recordVersion, *changed}, files.Options{Durable: true})
+	version := unpublishedVersion
+	if changed.Content.Published {
+		version = recordVersion
+	}
+	return true, files.ReplaceJSON(path, file{version, *changed}, files.Options{Durable: true})
 }
 
 // remembered returns nothing for a file that cannot be read: what a host remembers is a help. One of a later release can

@@ -59,7 +59,7 @@ func TestFormat(t *testing.T) {
 		if _, err := dir.replace(t.Context(), address, r, r); err != nil {
 			t.Fatal(err)
 		}
-		if written, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(written), fmt.Sprintf(`{"version":%d,`, recordVersion)) {
+		if written, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(written), fmt.Sprintf(`{"version":%d,`, max(version, unpublishedVersion))) {
 			t.Errorf("version %d is written as\n%s, %v", version, written, err)
 		}
 	}
@@ -101,13 +101,13 @@ func TestLaterRecord(t *testing.T) {
 	h := c.newHost(1)
 	h.mustTake(allocation("a", "web", "10.0.0.17"), "10.0.0.17")
 	path := filepath.Join(string(h.records.(directory)), recordName(netip.MustParseAddr("10.0.0.17")))
-	later := `{"version":2,"content":[]}`
+	later := `{"version":3,"content":[]}`
 	if err := os.WriteFile(path, []byte(later), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, errVerify := h.Verify(t.Context())
 	for what, err := range map[string]error{"free": h.Free(t.Context(), attachment("a")), "finish": h.Finish(t.Context()), "verify": errVerify} {
-		if err == nil || !strings.Contains(err.Error(), path+": version is 2, want at most 1") {
+		if err == nil || !strings.Contains(err.Error(), path+": version is 3, want at most 2") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -125,6 +125,7 @@ type fakeHost struct {
 	*fakeCluster
 	*Addresses
 	leases *fakeLeases
+	links  fakeLinks
 	host   ipam.Host
 	// down is why the store cannot be opened.
 	down error
@@ -158,14 +159,14 @@ func (r raced) Update(ctx context.Context, path string, content []byte, index ui
 func (c *fakeCluster) newHost(number int) *fakeHost {
 	c.Helper()
 	h := &fakeHost{
-		fakeCluster: c, leases: &fakeLeases{owners: map[netip.Addr]ipam.Owner{}},
+		fakeCluster: c, leases: &fakeLeases{owners: map[netip.Addr]ipam.Owner{}}, links: fakeLinks{},
 		host: ipam.Host{Instance: fmt.Sprintf("%032x", number), NodeID: fmt.Sprint("node", number), NodeName: fmt.Sprint("name", number)},
 	}
 	config := *c.config
 	config.StateDir = c.TempDir()
 	var lock sync.Mutex
 	h.Addresses = New(Options{
-		Config: &config, Leases: h.leases, Guard: c.guard, Holder: c.holder, Now: func() time.Time { return c.time },
+		Config: &config, Leases: h.leases, Guard: c.guard, Links: h.links, Holder: c.holder, Now: func() time.Time { return c.time },
 		Open:      func() (ipam.Store, ipam.Host, error) { return raced{c.store, h}, h.host, h.down },
 		LockStore: func(context.Context) (func(), error) { lock.Lock(); return lock.Unlock, nil },
 	})

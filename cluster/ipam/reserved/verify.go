@@ -45,7 +45,7 @@ func (a *Addresses) Verify(ctx context.Context) (Verified, error) {
 			errs = append(errs, v.verifyUnknown(ctx, address, e))
 		}
 	}
-	return v.found, errors.Join(errs...)
+	return v.found, errors.Join(append(errs, s.unpublishOthers())...)
 }
 
 // verifier compares what a host holds with the store.
@@ -81,8 +81,8 @@ func (v *verifier) verify(ctx context.Context, address netip.Addr, r *record) er
 		return v.restore(ctx, address, r, e)
 	}
 	v.found.Lost = append(v.found.Lost, address)
-	if r.State == lost {
-		return nil
+	if err := s.a.unpublish(ctx, address, r); err != nil || r.State == lost {
+		return err
 	}
 	s.a.o.Logger.Error("the store says that another host has a reserved address that is in use here", "address", address, "container", r.Content.Owner.ContainerID, "entry", describe(e))
 	changed := *r

@@ -79,6 +79,8 @@ type addressJSON struct {
 	State   ipam.AddressState `json:"state"`
 	Owner   ownerJSON         `json:"owner"`
 	Job     ipam.Job          `json:"job"`
+	// Published is whether it is on an interface of the owner.
+	Published bool `json:"published,omitempty"`
 }
 
 func newIPAMShow(s *cli.Settings) *cobra.Command {
@@ -172,7 +174,7 @@ func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	p.Error = cli.ErrorText(cmp.Or(unread, err))
 	p.addBlocks(overview, usage, host)
 	for _, e := range overview.Addresses {
-		p.Addresses = append(p.Addresses, addressJSON{e.Address, e.State, ownerOf(e.Host, host), e.Job})
+		p.Addresses = append(p.Addresses, addressJSON{e.Address, e.State, ownerOf(e.Host, host), e.Job, e.Published && e.State == ipam.Held})
 	}
 	p.addFamilies(c, usage)
 	return p, nil
@@ -288,7 +290,11 @@ func (p poolJSON) addressTable() cli.Table {
 	t := cli.NewTable("ADDRESS", "STATE", "OWNER", "JOB", "GROUP", "KEY", "ALLOCATION")
 	for _, a := range p.Addresses {
 		job := strings.Trim(a.Job.Namespace+"/"+a.Job.Job, "/")
-		t.Add(a.Address.String(), string(a.State), a.Owner.String(), cli.OrDash(job), cli.OrDash(a.Job.Group), cli.OrDash(a.Job.Key), cli.OrDash(a.Job.Allocation))
+		state := string(a.State)
+		if a.Published {
+			state = "published"
+		}
+		t.Add(a.Address.String(), state, a.Owner.String(), cli.OrDash(job), cli.OrDash(a.Job.Group), cli.OrDash(a.Job.Key), cli.OrDash(a.Job.Allocation))
 	}
 	return t
 }

@@ -15,13 +15,23 @@ import (
 
 // Names returns those of the networks that can be attached, for completion.
 func Names(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
+	return names(s, func(n *cniconf.Network) bool { return !n.IsOwn() })
+}
+
+// allNames returns those of all networks.
+func allNames(s *cli.Settings, _ *cobra.Command, _ []string, _ string) []string {
+	return names(s, func(*cniconf.Network) bool { return true })
+}
+
+func names(s *cli.Settings, selected func(*cniconf.Network) bool) (names []string) {
 	catalog, err := cniconf.Load(s.ConfDirs()...)
 	if err != nil {
 		return nil
 	}
-	var names []string
 	for _, n := range catalog.Networks {
-		names = append(names, n.Name)
+		if selected(n) {
+			names = append(names, n.Name)
+		}
 	}
 	slices.Sort(names)
 	return names

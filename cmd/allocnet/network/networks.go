@@ -54,18 +54,20 @@ const (
 	notReported ready = "notReported"
 	// readyUnknown is a failed STATUS without root, which may be the cause.
 	readyUnknown ready = "unknown"
+	// forJobs is a conflist of allocnet-cni: jobs name it, and nothing is attached to it.
+	forJobs ready = "forJobs"
 )
 
 func (r ready) cell() cli.Cell {
 	switch r {
-	case isReady:
-		return cli.Coloured(cli.Green, "yes")
 	case notReady:
 		return cli.Coloured(cli.Red, "no")
 	case readyUnknown:
 		return cli.Coloured(cli.Yellow, "unknown")
+	case forJobs:
+		return cli.Text("for jobs")
 	}
-	return cli.Coloured(cli.Green, "installed")
+	return cli.Coloured(cli.Green, "yes")
 }
 
 // catalogJSON has the CNI configuration directories as --json prints them.
@@ -97,9 +99,9 @@ The command can be called network, too.
 The exit code is 1 if a file is invalid, a plugin or a master is missing, or a network is
 not ready.
 
-READY is the answer of the network's plugins to STATUS: yes or no, with the reason below.
-Before CNI 1.1 there is no STATUS: such a network shows "installed" if its file is valid
-and its plugins are there.
+READY is yes if the network can be attached: its file is valid, its plugins are there, and
+report so where CNI 1.1 lets them (STATUS). Else the reason is below. "for jobs" is a
+conflist of allocnet-cni: jobs name it, as mode = "cni/NAME", and nothing else attaches it.
 
 SUBNETS are those of host-local and allocnet-ipam. On a terminal without room the table has
 less than in a pipe; with a NAME all is shown.
@@ -125,7 +127,7 @@ func New(s *cli.Settings) *cobra.Command {
   allocnet networks --namespace prod -q
   allocnet networks --conf-dir /etc/cni/net.d --json`,
 		Args:              cli.WantArguments(0, 1, "one network or none"),
-		ValidArgsFunction: s.CompleteFirst(Names),
+		ValidArgsFunction: s.CompleteFirst(allNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.Register(cmd, "names")
@@ -144,7 +146,7 @@ func newNetworkInspect(s *cli.Settings) *cobra.Command {
 		Example: `  allocnet network inspect web
   allocnet network inspect web --json`,
 		Args:              cli.WantArguments(1, 1, "the name of the network"),
-		ValidArgsFunction: s.CompleteFirst(Names),
+		ValidArgsFunction: s.CompleteFirst(allNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.Register(cmd, "names")

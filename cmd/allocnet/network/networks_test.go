@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +38,8 @@ func offering(t *testing.T, ready func(*cniconf.Network) error) offer {
 	} {
 		write(filepath.Join(conf, i+".conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "allocnet": %s, "plugins": [{"type": "dummy"}]}`, i, rules), 0o600)
 	}
+	write(filepath.Join(plugins, "allocnet-cni"), "", 0o700)
+	write(filepath.Join(conf, "multi.conflist"), `{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "primary": "open"}]}`, 0o600)
 	write(filepath.Join(conf, "gone.conf"), `{"cniVersion": "1.1.0", "name": "gone", "type": "absent"}`, 0o600)
 	catalog, err := cniconf.Load(conf)
 	if err != nil || len(catalog.Broken) > 0 {
@@ -59,7 +63,7 @@ func TestReady(t *testing.T) {
 	if cli.RequireRoot() != nil {
 		failed = readyUnknown
 	}
-	want := map[string]ready{"open": isReady, "prod": failed, "db": notReported, "few": notReported, "typo": notReady, "gone": notReady}
+	want := map[string]ready{"open": isReady, "prod": failed, "db": notReported, "few": notReported, "typo": notReady, "gone": notReady, "multi": forJobs}
 	for n, err := range o.engine.Usable(o.catalog).All() {
 		got := o.describe(n, err)
 		if got.Ready != want[n.Name] {
@@ -71,6 +75,22 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestNotOffered: what jobs name is shown, and is no network to attach.
+func TestNotOffered(t *testing.T) {
+	o := offering(t, func(*cniconf.Network) error { return hook.ErrNoStatus })
+	v, _ := o.viewAll(&cli.Settings{NomadDir: t.TempDir()}, policy.Identity{}) // some are not ready
+	if slices.Contains(v.Names, "multi") || !slices.Contains(v.Names, "open") {
+		t.Errorf("%q can be attached", v.Names)
+	}
+	var out bytes.Buffer
+	if err := v.Table(&out, cli.Terminal{Columns: 80}); err != nil || !regexp.MustCompile(`(?m)^multi +for jobs `).Match(out.Bytes()) || !regexp.MustCompile(`(?m)^open +yes `).Match(out.Bytes()) {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	if _, err := o.catalog.Lookup("mulit"); err == nil || strings.Contains(err.Error(), "multi") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
 // TestPermittedNetworks: a rule counts where the identity has what it is about.
 func TestPermittedNetworks(t *testing.T) {
 	o := offering(t, nil)
@@ -78,11 +98,11 @@ func TestPermittedNetworks(t *testing.T) {
 		identity policy.Identity
 		want     string
 	}{
-		{policy.Identity{}, "db few gone open prod typo"},
-		{policy.Identity{Namespace: "prod"}, "db few gone open prod"},
-		{policy.Identity{Namespace: "dev"}, "few gone open"},
-		{policy.Identity{Job: "web"}, "few gone open prod"},
-		{policy.Identity{Job: "db-1", Namespace: "test"}, "db few gone open"},
+		{policy.Identity{}, "db few gone multi open prod typo"},
+		{policy.Identity{Namespace: "prod"}, "db few gone multi open prod"},
+		{policy.Identity{Namespace: "dev"}, "few gone multi open"},
+		{policy.Identity{Job: "web"}, "few gone multi open prod"},
+		{policy.Identity{Job: "db-1", Namespace: "test"}, "db few gone multi open"},
 	} {
 		var names []string
 		for _, n := range o.catalog.Networks {
@@ -107,7 +127,7 @@ func TestOneNetwork(t *testing.T) {
 	if err := v.Table(&out, cli.Terminal{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"prod.conflist\n", "Ready                installed\n", "namespaces prod\n", "unrestricted (/etc/allocnet/policy.json)", "\n      \"type\": \"dummy\"\n"} {
+	for _, want := range []string{"prod.conflist\n", "Ready                yes\n", "namespaces prod\n", "unrestricted (/etc/allocnet/policy.json)", "\n      \"type\": \"dummy\"\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

@@ -33,7 +33,9 @@ func (o offer) viewAll(s *cli.Settings, identity policy.Identity) (cli.View, err
 		network := o.describe(n, err)
 		healthy = healthy && network.Problem == ""
 		all.Networks = append(all.Networks, network)
-		names = append(names, n.Name)
+		if !n.IsOwn() {
+			names = append(names, n.Name)
+		}
 	}
 	for _, broken := range o.catalog.Broken {
 		all.Broken = append(all.Broken, broken.Error())
@@ -107,7 +109,10 @@ func (o offer) describe(n *cniconf.Network, err error) networkJSON {
 	if why := o.engine.WhyPlugins(n); why != nil {
 		network.Executor, network.WhyPlugins = state.Plugins, why.Error()
 	}
-	if err == nil {
+	switch {
+	case err == nil && n.IsOwn():
+		network.Ready = forJobs
+	case err == nil:
 		network.Ready, err = readiness(o.ready(n))
 	}
 	network.Problem, network.Warnings = cli.ErrorText(err), o.engine.Warnings(n)

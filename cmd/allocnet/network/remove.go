@@ -28,7 +28,7 @@ network's; the reason is printed.`,
 		Example: `  allocnet network rm backup --dry-run
   allocnet network rm backup`,
 		Args:              cli.WantArguments(1, 1, "the name of the network"),
-		ValidArgsFunction: s.CompleteFirst(Names),
+		ValidArgsFunction: s.CompleteFirst(allNames),
 		RunE:              func(cmd *cobra.Command, args []string) error { return removeNetwork(cmd, s, args[0], dryRun) },
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, remove nothing")

@@ -30,29 +30,35 @@ type named struct {
 	gateways []netip.Addr
 }
 
-// flow returns that of two names. Both ends have an address of one family; the host may have none.
-func (q *flowQuestion) flow(from, to string, p isolation.Ports) (f isolation.Flow, err error) {
+// flow returns that of two names. Both ends have an address of one family; the host may have none. asked is what the source has sent to, if that is a
+// published port.
+func (q *flowQuestion) flow(from, to string, p isolation.Ports) (f isolation.Flow, asked netip.AddrPort, err error) {
 	f.Protocol, f.Port = p.Protocol, p.First
 	source, err := q.end(from)
 	if err != nil {
-		return f, err
+		return f, asked, err
 	}
 	destination, err := q.end(to)
 	if err != nil {
-		return f, err
+		return f, asked, err
 	}
+	host := destination.ends[0]
 	if translated, port, found := q.published(destination, p); found {
 		destination, f.Port, f.Published = translated, port, true
 	}
 	for _, f.From = range source.ends {
 		for _, f.To = range destination.ends {
 			f.From, f.To = atGateway(f.From, destination.gateways, f.To), atGateway(f.To, source.gateways, f.From)
-			if !f.From.Address.IsValid() || !f.To.Address.IsValid() || f.From.Address.Is4() == f.To.Address.Is4() {
-				return f, nil
+			if f.From.Address.IsValid() && f.To.Address.IsValid() && f.From.Address.Is4() != f.To.Address.Is4() {
+				continue
 			}
+			if f.Published {
+				asked = netip.AddrPortFrom(atGateway(host, source.gateways, f.To).Address, p.First)
+			}
+			return f, asked, nil
 		}
 	}
-	return f, cli.Usage(fmt.Errorf("%s and %s have no addresses of one family: want both of IPv4, or both of IPv6", from, to))
+	return f, asked, cli.Usage(fmt.Errorf("%s and %s have no addresses of one family: want both of IPv4, or both of IPv6", from, to))
 }
 
 // atGateway gives the host the address that the other end knows of it, if it has none.

@@ -19,7 +19,8 @@ import (
 
 const showLong = `Show for each attachment the isolation of its network, and which rules select it; with an
 ID, what reaches each attachment of the allocation and what it reaches, by which rule. Of a
-flow the first line that fits decides. The first characters of an ID are enough if no other
+flow the first line that fits decides. An attachment whose job narrows what reaches it, or
+what it reaches, is "narrowed". The first characters of an ID are enough if no other
 ID begins with them.
 
 A rule that selects no attachment of this host, and none that is known on another one, is
@@ -34,6 +35,9 @@ type attachmentTraffic struct {
 	Network    string `json:"network"`
 	// Isolation is empty for an attachment whose packets do not pass the host.
 	Isolation isolation.Level `json:"isolation,omitempty"`
+	// Ingress and Egress are what the job leaves of the traffic. Empty: all.
+	Ingress string `json:"ingress,omitempty"`
+	Egress  string `json:"egress,omitempty"`
 	// Rules are the names of those that select it.
 	Rules []string `json:"rules,omitempty"`
 	// ReachedBy and Reaches are what passes, and what does not: only of one allocation.
@@ -117,18 +121,27 @@ func (t *traffic) of(id string, n hook.Attachment, inFull bool) attachmentTraffi
 		return one
 	}
 	one.Isolation, one.Rules = m.Level, t.rules.Selecting(*m)
+	if m.Ingress != nil {
+		one.Ingress = m.Ingress.String()
+	}
+	if m.Egress != nil {
+		one.Egress = m.Egress.String()
+	}
 	if inFull {
-		one.ReachedBy, one.Reaches = withPublished(isolation.ReachedBy(t.rules, *m), n.Ports), isolation.Reaches(t.rules, *m)
+		one.ReachedBy, one.Reaches = withPublished(isolation.ReachedBy(t.rules, *m), *m, n.Ports), isolation.Reaches(t.rules, *m)
 	}
 	return one
 }
 
-// withPublished puts published ports where they count: after the rules of the file.
-func withPublished(passages []isolation.Passage, ports []hook.PortMapping) []isolation.Passage {
+// withPublished puts published ports where they count: after what the job leaves, and the rules of the file.
+func withPublished(passages []isolation.Passage, m isolation.Member, ports []hook.PortMapping) []isolation.Passage {
 	if len(ports) == 0 {
 		return passages
 	}
-	at := slices.IndexFunc(passages, func(p isolation.Passage) bool { return p.Line == 0 })
+	at := 0
+	for m.Ingress != nil && at == 0 || passages[at].Line > 0 {
+		at++
+	}
 	return slices.Insert(passages, at, isolation.Passage{Allowed: true, Peer: "everything", Ports: cli.Texts(ports), By: "published ports"})
 }
 
@@ -142,10 +155,18 @@ func (t *traffic) unused() []string {
 	return names
 }
 
+// isolation is how it is kept apart, in words.
+func (a attachmentTraffic) isolation() string {
+	if a.Ingress+a.Egress != "" {
+		return string(a.Isolation) + ", narrowed"
+	}
+	return string(a.Isolation)
+}
+
 func printIsolation(w io.Writer, on cli.Terminal, all trafficJSON) error {
 	table := cli.NewTable("ALLOCATION", "INTERFACE", "NETWORK", "ISOLATION", "RULES")
 	for _, a := range all.Attachments {
-		table.Add(a.Allocation, a.Interface, a.Network, cli.OrDash(string(a.Isolation)), cli.OrDash(strings.Join(a.Rules, ", ")))
+		table.Add(a.Allocation, a.Interface, a.Network, cli.OrDash(a.isolation()), cli.OrDash(strings.Join(a.Rules, ", ")))
 	}
 	if err := table.Print(w, on.Colours); err != nil {
 		return err
@@ -175,7 +196,7 @@ func (a attachmentTraffic) print(w io.Writer, on cli.Terminal, file string) erro
 	if a.Isolation == "" {
 		return cli.PrintLines(w, fmt.Sprintf("%s of %s, network %s: its packets do not pass this host, or it is not attached", a.Interface, a.Allocation, a.Network))
 	}
-	if err := cli.PrintLines(w, fmt.Sprintf("%s of %s, network %s, isolation %s", a.Interface, a.Allocation, a.Network, a.Isolation)); err != nil {
+	if err := cli.PrintLines(w, fmt.Sprintf("%s of %s, network %s, isolation %s", a.Interface, a.Allocation, a.Network, a.isolation())); err != nil {
 		return err
 	}
 	table := cli.NewTable("", "", "PEER", "PORTS", "BY")

@@ -28,10 +28,11 @@ to. An address on another host is that of an attachment if the agent has learned
 filters of that host drop is not examined.
 
 The last line tells what the other filters of this host do with its first packet: those of
-iptables and nftables, such as Docker's, firewalld's and the operator's, for what the host
-forwards, gets and sends, but not what drops it before, in prerouting. A rule with a match that is not read,
+iptables and nftables, such as Docker's, firewalld's and the operator's, for what comes to the
+host (prerouting), and what it forwards, gets and sends. A rule with a match that is not read,
 such as a set or a mark, may drop it or may not: then that is not known. An address elsewhere
-is behind the interface to which the host routes it.
+is behind the interface to which the host routes it. What an allocation sends to itself stays
+inside: the host does not see it.
 
 The exit code is 0 if it is allowed, and 4 if it is denied, or if another filter drops it for
 certain.`
@@ -45,7 +46,7 @@ type testedJSON struct {
 	Port string `json:"port"`
 	// Published is whether the port is a published one, and To where it leads to.
 	Published bool `json:"published,omitempty"`
-	// Rule is which of those of docs/isolation.md decides.
+	// Rule is which of those of docs/isolation.md decides; 0: none, since the host does not see it.
 	Rule int `json:"rule"`
 	// By is the rule of the file, and Line its line. Empty: none decides.
 	By   string `json:"by,omitempty"`
@@ -84,15 +85,20 @@ func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, filters f
 		return err
 	}
 	q := flowQuestion{traffic: t, resolve: engine.Resolve, own: hostAddresses}
-	f, err := q.flow(args[0], to, ports)
+	f, asked, err := q.flow(args[0], to, ports)
 	if err != nil {
 		return err
 	}
-	d := isolation.Decide(t.rules, t.members, f)
+	d, filtered := isolation.Decision{Allowed: true, Text: "it stays inside of the allocation: the host does not see it"}, filteredJSON{Verdict: filtersPass}
+	if !t.staysInside(f) {
+		d = isolation.Decide(t.rules, t.members, f)
+		crossing := t.crossing(f)
+		crossing.Asked = asked
+		filtered = filteredBy(filters(cmd.Context()).FateOf(crossing))
+	}
 	tested := testedJSON{
 		Allowed: d.Allowed, From: t.name(f.From), To: t.name(f.To), Port: portText(f.Protocol, f.Port), Published: f.Published,
-		Rule: d.Rule, By: d.By, Line: d.Line, Reason: d.Text,
-		Filters: filteredBy(filters(cmd.Context()).FateOf(t.crossing(f))),
+		Rule: d.Rule, By: d.By, Line: d.Line, Reason: d.Text, Filters: filtered,
 	}
 	if err := s.Output(cmd.OutOrStdout(), tested, tested.print); err != nil {
 		return err
@@ -104,7 +110,11 @@ func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, filters f
 }
 
 func (t testedJSON) print(w io.Writer, on cli.Terminal) error {
-	table := cli.Table{{verdict(t.Allowed), cli.Text(fmt.Sprintf("%s to %s, %s", t.From, t.To, t.Port))}, {cli.Text(fmt.Sprintf("rule %d", t.Rule)), cli.Text(t.Reason)}, {cli.Text("filters"), cli.Text(t.Filters.String())}}
+	by := "inside"
+	if t.Rule > 0 {
+		by = fmt.Sprintf("rule %d", t.Rule)
+	}
+	table := cli.Table{{verdict(t.Allowed), cli.Text(fmt.Sprintf("%s to %s, %s", t.From, t.To, t.Port))}, {cli.Text(by), cli.Text(t.Reason)}, {cli.Text("filters"), cli.Text(t.Filters.String())}}
 	return table.Print(w, on.Colours)
 }
 
@@ -149,14 +159,29 @@ func flowEnds(recordedIDs cli.Complete) cli.Complete {
 	}
 }
 
-// name is what people call an end.
-func (t *traffic) name(e isolation.End) string {
+// attachment returns which one of this host an end is; without an ID none.
+func (t *traffic) attachment(e isolation.End) (id, iface string) {
 	for _, a := range t.allocations {
 		for _, n := range a.Attachments {
 			if m := t.member(a.ID, n); m != nil && m.Link == e.Link && slices.Contains(m.Addresses, e.Address) && !e.Host {
-				return fmt.Sprintf("%s@%s (%s)", a.ID, n.Interface, e.Address)
+				return a.ID, n.Interface
 			}
 		}
+	}
+	return "", ""
+}
+
+// staysInside tells whether a flow is from an allocation to itself. To a published port of its own it goes by the host.
+func (t *traffic) staysInside(f isolation.Flow) bool {
+	from, _ := t.attachment(f.From)
+	to, _ := t.attachment(f.To)
+	return from != "" && from == to && !f.Published
+}
+
+// name is what people call an end.
+func (t *traffic) name(e isolation.End) string {
+	if id, iface := t.attachment(e); id != "" {
+		return fmt.Sprintf("%s@%s (%s)", id, iface, e.Address)
 	}
 	if m := e.Member(t.members); m != nil && m.Host != "" {
 		return fmt.Sprintf("%s on %s (%s)", who(m), m.Host, e.Address)

@@ -57,13 +57,16 @@ func attachAll(ctx context.Context, o *operation.Operation, ns kernel.Namespace,
 	if err := commitAdded(ctx, o, p, chains); err != nil {
 		return err
 	}
-	if err := w.Finish(p); err != nil {
+	if err := w.Finish(ctx, p); err != nil {
 		return err
 	}
 	if err := finish(o, ns, p); err != nil {
 		return err
 	}
-	return isolate.Join(ctx, o, p.Attachments())
+	if err := isolate.Join(ctx, o, p.Attachments()); err != nil {
+		return err
+	}
+	return isolate.Advertised(ctx, o, p.Attachments())
 }
 
 // checkUnused refuses attachments whose interface or cache file another one has.

@@ -25,15 +25,33 @@ func Describe(ctx context.Context, e *operation.Env, id string) ([]allocation.De
 	}
 	o := e.On(r)
 	defer o.CloseNamespace()
+	counted := traffic(o)
 	var all []allocation.Details
 	for i, a := range r.Attachments {
-		d := allocation.Details{Network: a.Network, Interface: a.Interface, ContainerID: a.ContainerID, Executor: a.Executor, Updated: a.Updated}
+		d := allocation.Details{Network: a.Network, Interface: a.Interface, ContainerID: a.ContainerID, Executor: a.Executor, Updated: a.Updated, Traffic: counted[a.Interface]}
 		if err := describeHost(ctx, o, i, &d); err != nil {
 			d.RulesError = err.Error()
 		}
 		all = append(all, d)
 	}
 	return all, nil
+}
+
+// traffic returns what the interfaces of an allocation have counted, by name. What is not known is not there.
+func traffic(o *operation.Operation) map[string]*allocation.Traffic {
+	counted := map[string]*allocation.Traffic{}
+	ns, err := o.Namespace()
+	if err != nil {
+		return counted
+	}
+	interfaces, err := ns.Interfaces()
+	if err != nil {
+		return counted
+	}
+	for _, i := range interfaces {
+		counted[i.Name] = &allocation.Traffic{ReceivedBytes: i.Received, SentBytes: i.Sent}
+	}
+	return counted
 }
 
 // describeHost adds what an attachment has on the host. The error is why its rules are not known.

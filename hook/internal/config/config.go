@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -219,11 +218,8 @@ func (c Config) Force(ctx context.Context, reason Reason, leftovers []state.Left
 	return errs
 }
 
-// OwnPlugin is the CNI plugin that runs this engine. Attaching a network of it would wait
-// for the lock of the allocation for ever.
-const OwnPlugin = "allocnet-cni"
-
-// Resolve finds networks, all of whose plugins are installed.
+// Resolve finds networks, all of whose plugins are installed. Attaching one of allocnet-cni would wait for the lock of the
+// allocation for ever.
 func (c Config) Resolve(names []string) ([]*cniconf.Network, error) {
 	catalog, err := c.Catalog()
 	if err != nil {
@@ -234,8 +230,8 @@ func (c Config) Resolve(names []string) ([]*cniconf.Network, error) {
 		return nil, err
 	}
 	for _, n := range networks {
-		if slices.Contains(n.PluginTypes(), OwnPlugin) {
-			return nil, &plan.RequestError{Field: "network", Value: n.Name, Reason: "is made by " + OwnPlugin + " itself: name one of those that it attaches"}
+		if n.IsOwn() {
+			return nil, &plan.RequestError{Field: "network", Value: n.Name, Reason: "is made by " + cniconf.OwnPlugin + " itself: name one of those that it attaches"}
 		}
 	}
 	return networks, nil

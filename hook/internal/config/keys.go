@@ -21,11 +21,10 @@ func (c Config) CheckKeys(n *cniconf.Network) error {
 	if err != nil {
 		return err
 	}
-	if err := policy.CheckIsolation(n, c.WhyPlugins); err != nil {
-		return err
-	}
-	if err := policy.CheckEgress(n, c.WhyPlugins); err != nil {
-		return err
+	for _, check := range []func(*cniconf.Network, func(*cniconf.Network) error) error{policy.CheckIsolation, policy.CheckEgress, policy.CheckPublishAddress} {
+		if err := check(n, c.WhyPlugins); err != nil {
+			return err
+		}
 	}
 	if err := c.checkLease(n, options); err != nil {
 		return err

@@ -26,7 +26,7 @@ const (
 	OpCleanup Op = "cleanup"
 	// OpRepair repairs an attachment, or without a Network a record.
 	OpRepair Op = "repair"
-	// OpLease is a change of the lease of DHCP of an attachment, or that it was lost.
+	// OpLease is a change of the lease of DHCP of an attachment, or of its addresses by router advertisements, or that they were lost.
 	OpLease Op = "lease"
 )
 

@@ -30,7 +30,7 @@ func Inside(a state.Attachment, present []netns.Interface) error {
 		return Damaged("interface is gone")
 	}
 	i := present[at]
-	if seen.MAC != "" && i.MAC != seen.MAC {
+	if seen.MAC != "" && i.MAC != seen.MAC && !followsMaster(a, i) {
 		return Damaged("MAC is %s, was set up as %s", i.MAC, seen.MAC)
 	}
 	if !i.Up {
@@ -42,6 +42,15 @@ func Inside(a state.Attachment, present []netns.Interface) error {
 		}
 	}
 	return nil
+}
+
+// followsMaster tells whether the MAC of an interface that the plugin of the attachment makes is that of its master.
+func followsMaster(a state.Attachment, i netns.Interface) bool {
+	if !netns.FollowsMaster(i.Kind) {
+		return false
+	}
+	list, err := onrecord.List(a)
+	return err == nil && list.Plugins[0].Network.Type == i.Kind
 }
 
 // Attachment compares an attachment with what was listed of the namespace.

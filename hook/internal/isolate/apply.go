@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
@@ -149,16 +150,16 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 			return err
 		}
 	}
-	return h.config.Filter.Apply(ctx, func() (filter.State, error) {
-		all, _ := h.source(ctx, w)() // the caller has decided about what cannot be read
-		return all, nil
+	remotes, _ := h.learned()
+	return h.config.Filter.Apply(ctx, func() (filter.State, error) { // nothing is recorded meanwhile that the host would have to know
+		return filter.State{Rules: w.Rules, Members: slices.Concat(members, membersOf(remotes))}, nil
 	})
 }
 
 // isNeeded tells whether anything is kept from any of the members.
 func (w wanted) isNeeded(members []filter.Member) bool {
 	for _, m := range members {
-		if m.Level != isolation.None || m.Antispoof || len(w.Rules.Egress) > 0 {
+		if m.Level != isolation.None || m.Antispoof || m.IsNarrowed() || len(w.Rules.Egress) > 0 {
 			return true
 		}
 	}

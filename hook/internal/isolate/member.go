@@ -26,19 +26,32 @@ func member(of state.Allocation, a state.Attachment, levels networkLevels) (m fi
 		Member: isolation.Member{
 			ID: a.ContainerID, Network: a.Network, Level: level.Level, NoHost: level.NoHost,
 			Namespace: of.Identity.Namespace, Job: of.Identity.Job, Group: of.Identity.Group,
-			Addresses: i.Addresses, Link: i.Bridge,
+			Addresses: append(slices.Clip(i.Addresses), ownAdvertised(a, i.MAC)...), Link: i.Bridge,
 		},
 		End: i.End, Bridge: i.Bridge, Antispoof: level.Antispoof,
 	}
 	if m.Bridge == "" {
 		m.Link = m.End
 	}
+	m.Ingress, m.Egress = left(i.Narrowing.Ingress, isolation.ParseIngress), left(i.Narrowing.Egress, isolation.ParseEgress)
 	if i.MAC == "" { // nothing passes from its end
 		return m, true
 	}
 	var err error
 	m.MAC, err = net.ParseMAC(i.MAC)
 	return m, err == nil
+}
+
+// left returns what the job leaves by a text on record: none if it cannot be read, as one that a later program has written.
+func left(text string, parse func(string) (isolation.Narrowing, error)) isolation.Narrowing {
+	if text == "" {
+		return nil
+	}
+	n, err := parse(text)
+	if err != nil {
+		return isolation.Narrowing{}
+	}
+	return n
 }
 
 // place returns where an attachment is: as it was recorded before the host got something for it, or as its plugins have reported.

@@ -49,6 +49,13 @@ func TestMember(t *testing.T) {
 			t.Errorf("%s, recorded %+v: %+v, %q, want %q", test.plugins, test.recorded, m, got, test.want)
 		}
 	}
+	a := state.Attachment{Network: "n", Isolation: recorded}
+	for _, text := range []string{"fd00:1::ff:fe00:9/64", "fd00:1::66/64", "2001:db8::ff:fe00:9/64", "fd00:1::ff:fe00:8/64"} { // two are made of the MAC
+		a.Advertised = append(a.Advertised, netip.MustParsePrefix(text))
+	}
+	if m, _ := member(of, a, strict); fmt.Sprint(m.Addresses) != "[10.9.0.5 fd00:1::ff:fe00:9 2001:db8::ff:fe00:9]" {
+		t.Errorf("with router advertisements it may send from %s", m.Addresses)
+	}
 	if m, ok := member(of, state.Attachment{}, strict); ok {
 		t.Errorf("what is not attached: %+v", m)
 	}

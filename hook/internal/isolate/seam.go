@@ -32,7 +32,8 @@ func Choose(o *operation.Operation, a *state.Attachment) error {
 			return err
 		}
 		if !taken {
-			a.Isolation = &state.Isolation{Level: a.Isolation.Level, Antispoof: a.Isolation.Antispoof, NoHost: a.Isolation.NoHost, End: name}
+			a.Isolation = a.Isolation.Unplaced()
+			a.Isolation.End = name
 			return nil
 		}
 	}

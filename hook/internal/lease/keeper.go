@@ -77,7 +77,7 @@ func openInside(n kernel.Namespace, iface string, of client.Identity) (s servers
 	return s, err
 }
 
-// Keep extends the leases on record until ctx ends. Of several processes one does.
+// Keep extends the leases on record until ctx ends, and records what router advertisements change. Of several processes one does.
 func Keep(ctx context.Context, env *operation.Env) {
 	k := newKeeper(env)
 	unlock, err := env.Store.Leases().Keep(ctx)
@@ -89,6 +89,7 @@ func Keep(ctx context.Context, env *operation.Env) {
 	}
 	defer unlock()
 	defer k.group.Wait()
+	k.group.Go(func() { follow(ctx, env) })
 	for last := ""; ctx.Err() == nil; _ = config.Sleep(ctx, interval) {
 		text := ""
 		if err := k.round(ctx); err != nil && ctx.Err() == nil {

@@ -57,6 +57,8 @@ type world struct {
 	gateway  netip.Addr
 	gone     bool
 	observed []string
+	// advertised are the addresses of the interface by router advertisements.
+	advertised []netip.Prefix
 }
 
 func newWorld(t *testing.T) *world {
@@ -128,6 +130,7 @@ func (n *namespace) Interfaces() ([]netns.Interface, error) {
 	if n.world.address.IsValid() {
 		i.Addresses = append(i.Addresses, n.world.address)
 	}
+	i.Advertised, i.Addresses = n.world.advertised, append(i.Addresses, n.world.advertised...)
 	return []netns.Interface{i}, nil
 }
 

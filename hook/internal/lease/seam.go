@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package lease keeps the leases of DHCP of attachments: ADD records what it asks for and gets, the agent extends what is on record,
-// and has the namespace be as the lease is.
+// and has the namespace be as the lease is. Addresses by router advertisements are the kernel's: what it has is recorded.
 //
 // All that is done follows from records. A lease is on record before its address is used, and a change of it before the namespace is
 // changed. So a keeper that is killed at any instant has one after it that goes on.

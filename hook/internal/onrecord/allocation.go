@@ -33,6 +33,12 @@ func describeAttachment(r state.Attachment) (allocation.Attachment, error) {
 		Network: r.Network, Interface: r.Interface, Primary: r.Primary, Task: r.Task, Phase: r.Phase,
 		Attempts: r.Attempts, Error: r.Error, Created: r.Created, Result: r.Result,
 	}
+	if len(r.Advertised) > 0 {
+		var err error
+		if a.Result, err = withAdvertised(r); err != nil {
+			return a, fmt.Errorf("interface %s: %w", r.Interface, err)
+		}
+	}
 	if IsReattached(r) {
 		a.Phase = allocation.Reattaching
 	}

@@ -109,7 +109,7 @@ func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 		}
 		seen.MAC, seen.MTU = i.MAC, i.MTU
 		seen.Configured = configured(seen.Addresses, i.Addresses)
-		if len(seen.Addresses) == 0 {
+		if seen.Addresses = append(seen.Addresses, a.Advertised...); len(seen.Addresses) == 0 {
 			seen.Addresses = i.Addresses
 		}
 	}

@@ -29,7 +29,7 @@ func LeasesOf(a state.Attachment, pools []cniconf.Pool) []allocation.Lease {
 	if err != nil {
 		return nil
 	}
-	all := leasedByDHCP(a)
+	all := append(leasedByDHCP(a), advertised(a)...)
 	for _, address := range onrecord.InterfaceAddresses(result, a.Interface) {
 		for _, p := range pools {
 			if l, has := leaseOf(a, p, address.Addr()); has {
@@ -51,6 +51,14 @@ func leasedByDHCP(a state.Attachment) []allocation.Lease {
 		told.Problem = "it has ended, and no DHCP server has given one since"
 	}
 	return []allocation.Lease{told}
+}
+
+// advertised returns the addresses that router advertisements have given an attachment. How long it may use them the kernel knows.
+func advertised(a state.Attachment) (all []allocation.Lease) {
+	for _, p := range a.Advertised {
+		all = append(all, allocation.Lease{Address: p.Addr(), Plugin: "slaac", Pool: a.Network, Since: a.Updated})
+	}
+	return all
 }
 
 // leaseOf looks for the lease of an address in a pool. It returns false if the address is not one of

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -57,11 +58,17 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
+	publish := p.rules.PublishAddress.Of(r.Identity)
+	if publish != nil {
+		if published, element, err = publishOn(publish.Addresses, published, element, !r.Operator); err != nil {
+			return err
+		}
+	}
 	added, err := portmap.Mappings(slices.DeleteFunc(slices.Clone(published), func(port portmap.Port) bool { return slices.Contains(ports, port) }))
 	if err != nil {
 		return err
 	}
-	binding, err := selection.Bind(element, p.network, published, cniconf.Edit{DefaultMTU: uplink, EgressAddresses: p.rules.EgressAddress.Of(r.Identity), Marker: encoded})
+	binding, err := selection.Bind(element, p.network, published, cniconf.Edit{DefaultMTU: uplink, EgressAddresses: p.rules.EgressAddress.Of(r.Identity), PublishAddress: publish, Marker: encoded})
 	if err != nil {
 		return err
 	}
@@ -75,7 +82,7 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err := p.chooseExecutor(f); err != nil {
 		return err
 	}
-	if err := p.checkEgress(f); err != nil {
+	if err := p.checkInProcess(f); err != nil {
 		return err
 	}
 	if err := p.forPlugins(); err != nil {
@@ -85,12 +92,13 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	return err
 }
 
-// checkEgress refuses an egress address where what is asked for has the plugins executed.
-func (p *Attachment) checkEgress(f Facts) error {
+// checkInProcess refuses addresses of the host where what is asked for has the plugins executed.
+func (p *Attachment) checkInProcess(f Facts) error {
 	if p.Attachment.Executor == state.InProcess {
 		return nil
 	}
-	return policy.CheckEgress(p.network, func(*cniconf.Network) error { return f.WhyPlugins(p.List, p.rules.Executor) })
+	why := func(*cniconf.Network) error { return f.WhyPlugins(p.List, p.rules.Executor) }
+	return cmp.Or(policy.CheckEgress(p.network, why), policy.CheckPublishAddress(p.network, why))
 }
 
 // forPlugins makes ranges of ports single ones where plugins get them: CNI has no ranges.

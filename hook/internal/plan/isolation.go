@@ -6,18 +6,20 @@ package plan
 import (
 	"fmt"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
 
 // isolate decides which attachments the host knows by their addresses, and refuses those that it could not keep apart.
-func (p *Plan) isolate(f Facts) error {
+func (p *Plan) isolate(r Request, f Facts) error {
+	narrowing := p.narrowing(r)
 	for i := range p.Added {
 		added := &p.Added[i]
-		apart := added.rules.Isolates()
+		apart := added.rules.Isolates() || narrowing != (allocation.Narrowing{})
 		inProcess := added.Attachment.Executor == state.InProcess
-		if apart && !inProcess {
+		if (apart || added.rules.Narrow) && !inProcess {
 			if err := policy.CheckIsolation(added.network, func(*cniconf.Network) error { return f.WhyPlugins(added.List, added.rules.Executor) }); err != nil {
 				return err
 			}
@@ -27,10 +29,23 @@ func (p *Plan) isolate(f Facts) error {
 			return fmt.Errorf("network %q: %w", added.network.Name, err)
 		}
 		if joins && inProcess && hasEnd(added.network.Chain()) {
-			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards(), NoHost: !added.rules.ReachedByHost()}
+			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards(), NoHost: !added.rules.ReachedByHost(), Narrowing: narrowing}
 		}
 	}
 	return nil
+}
+
+// narrowing is what the job leaves of its traffic: what it says, or what it has said of the allocation as a whole.
+func (p *Plan) narrowing(r Request) allocation.Narrowing {
+	if r.Narrowing != (allocation.Narrowing{}) {
+		return r.Narrowing
+	}
+	for _, a := range p.Existing {
+		if a.Task == "" && a.Isolation != nil {
+			return a.Isolation.Narrowing
+		}
+	}
+	return r.Narrowing
 }
 
 // hasEnd tells whether the host has an end of each attachment, by which it knows its addresses before anything passes. Those of DHCP

@@ -50,6 +50,7 @@ func (p *Plan) applyOptions() error {
 			}
 			continue
 		}
+		added.Attachment.AwaitRA = added.rules.AwaitRA
 		if added.rules.AcceptRA || !slices.ContainsFunc(added.network.Chain(), setsAcceptRA) {
 			added.Attachment.AcceptRA = &added.rules.AcceptRA
 		}

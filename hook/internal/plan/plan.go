@@ -14,6 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -135,7 +136,7 @@ func (p *Plan) fill(r Request, elements []selection.Element, batch state.Batch, 
 	if err := p.bindAll(r, f); err != nil {
 		return err
 	}
-	return p.isolate(f)
+	return p.isolate(r, f)
 }
 
 // NextIndex returns the Index of the next attachment of an allocation.
@@ -198,7 +199,7 @@ func (p *Plan) permit(r Request, host policy.Source) error {
 		p.Added[i].rules = rules
 		requested[i] = policy.Attachment{
 			Network: element.Name, Interface: element.Interface, Rules: rules, Existing: existing[element.Name],
-			StaticIPs: len(added.choice.Addresses) > 0, StaticMAC: len(added.choice.Hardware) > 0, MTU: element.MTU != 0,
+			StaticIPs: len(added.choice.Addresses) > 0, StaticMAC: len(added.choice.Hardware) > 0, MTU: element.MTU != 0, Narrows: p.narrowing(r) != (allocation.Narrowing{}),
 			HasRanges: !added.network.UsesIPAM(func(ipam string) bool { return ipam == "static" }),
 		}
 		if !r.Operator && i < len(p.Added)-len(r.Defaults) {

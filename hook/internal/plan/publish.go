@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -27,6 +28,34 @@ func (p *Attachment) publishBoth(ports []portmap.Port, host Host) ([]portmap.Por
 	}
 	element.PortMappings = onBoth(element.PortMappings, interfaces, func(p *allocation.ChosenPort) *string { return &p.HostIP })
 	return onBoth(ports, interfaces, func(p *portmap.Port) *string { return &p.HostIP }), element, nil
+}
+
+// publishOn has ports published on these addresses, each on all of them, in place of that which a scheduler chose. Others choose none.
+func publishOn(addresses []netip.Addr, ports []portmap.Port, element selection.Element, byScheduler bool) ([]portmap.Port, selection.Element, error) {
+	var assigned []portmap.Port
+	var chosen []allocation.ChosenPort
+	for _, address := range addresses {
+		for _, port := range ports {
+			if port.HostIP != "" && !byScheduler {
+				return nil, element, publishedElsewhere(port.HostIP, addresses)
+			}
+			port.HostIP = address.String()
+			assigned = append(assigned, port)
+		}
+		for _, port := range element.PortMappings {
+			if port.HostIP != "" {
+				return nil, element, publishedElsewhere(port.HostIP, addresses)
+			}
+			port.HostIP = address.String()
+			chosen = append(chosen, port)
+		}
+	}
+	element.PortMappings = chosen
+	return assigned, element, nil
+}
+
+func publishedElsewhere(hostIP string, addresses []netip.Addr) error {
+	return &RequestError{"hostIP", hostIP, fmt.Sprintf("the network publishes ports on %v: omit it", addresses)}
 }
 
 // onBoth adds each port on the addresses of the other family. What is there already is left out: who asks may publish a port on both

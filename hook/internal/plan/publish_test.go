@@ -62,3 +62,25 @@ func TestPublishBoth(t *testing.T) {
 		t.Errorf("%v, %v, want each address once", ports, err)
 	}
 }
+
+// TestPublishOn: each port is published on each address, whatever the scheduler chose. Others choose no address.
+func TestPublishOn(t *testing.T) {
+	addresses := []netip.Addr{netip.MustParseAddr("192.0.2.50"), netip.MustParseAddr("2001:db8::50")}
+	chosen := selection.Element{PortMappings: []allocation.ChosenPort{{HostPort: allocation.PortRange{First: 80, Last: 80}}}}
+	ports, element, err := publishOn(addresses, []portmap.Port{{Label: "a", HostIP: "192.0.2.1"}}, chosen, true)
+	if err != nil || len(ports) != 2 || ports[0].HostIP != "192.0.2.50" || ports[1].HostIP != "2001:db8::50" {
+		t.Errorf("assigned ports are %+v, %v", ports, err)
+	}
+	if all := element.PortMappings; len(all) != 2 || all[0].HostIP != "192.0.2.50" || all[1].HostIP != "2001:db8::50" || chosen.PortMappings[0].HostIP != "" {
+		t.Errorf("chosen ports are %+v, and those of the request %+v", all, chosen.PortMappings)
+	}
+	if _, _, err := publishOn(addresses, []portmap.Port{{Label: "a", HostIP: "192.0.2.1"}}, selection.Element{}, false); err == nil {
+		t.Error("an operator's address is accepted and ignored")
+	}
+	for _, hostIP := range []string{"192.0.2.1", "192.0.2.50", "x"} {
+		chosen.PortMappings[0].HostIP = hostIP
+		if _, _, err := publishOn(addresses, nil, chosen, true); err == nil {
+			t.Errorf("the address %s of a job is accepted and ignored", hostIP)
+		}
+	}
+}

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/portmap"
 	"github.com/allocnet/allocnet/selection"
@@ -54,6 +56,8 @@ type Request struct {
 	// Args are handed to every plugin as CNI_ARGS, besides IgnoreUnknown and those of
 	// Identity, which replace theirs.
 	Args map[string]string
+	// Narrowing is what the job leaves of its traffic, which each of its networks has to permit.
+	Narrowing allocation.Narrowing `json:",omitzero"`
 	// Operator is whether the host's operator asks. False: a job does, and its
 	// selection gets the ports of the host only that a policy allows.
 	Operator bool `json:",omitempty"`
@@ -100,7 +104,23 @@ func (r Request) Validate() error {
 	if r.Primary == nil && len(r.Networks)+len(r.Defaults) == 0 {
 		return &RequestError{"networks", "", "nothing to attach: name a primary or an extra network"}
 	}
+	if err := validateNarrowing("ingress", r.Narrowing.Ingress, isolation.ParseIngress); err != nil {
+		return err
+	}
+	if err := validateNarrowing("egress", r.Narrowing.Egress, isolation.ParseEgress); err != nil {
+		return err
+	}
 	return validateArgs(r.Args)
+}
+
+func validateNarrowing(field, text string, parse func(string) (isolation.Narrowing, error)) error {
+	if text == "" {
+		return nil
+	}
+	if _, err := parse(text); err != nil {
+		return &RequestError{field, text, err.Error()}
+	}
+	return nil
 }
 
 // ValidateExtension checks a request of Extend by itself.

@@ -50,7 +50,7 @@ func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
 	undone.DHCP = lease.Released(a.DHCP)
 	if i := a.Isolation; i != nil {
-		undone.Isolation = &state.Isolation{Level: i.Level, Antispoof: i.Antispoof, NoHost: i.NoHost}
+		undone.Isolation = i.Unplaced()
 	}
 	if err := o.Lock.Write(undone); err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/cniconf"
-	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/files"
@@ -138,7 +137,7 @@ func names(other *cniconf.Network, name string) bool {
 			Primary  string `json:"primary"`
 			Networks string `json:"networks"`
 		}
-		if p.Network.Type != config.OwnPlugin || json.Unmarshal(p.Bytes, &conf) != nil {
+		if p.Network.Type != cniconf.OwnPlugin || json.Unmarshal(p.Bytes, &conf) != nil {
 			continue // the plugin reports a mistake
 		}
 		elements, _ := selection.Parse(conf.Networks)

@@ -128,7 +128,7 @@ func untilAttachmentWaits(ctx context.Context, e *operation.Env) (context.Contex
 func noGC(n *cniconf.Network) string {
 	list := n.List
 	switch {
-	case slices.Contains(n.PluginTypes(), config.OwnPlugin):
+	case n.IsOwn():
 		return "its allocations are on record, from which they are collected"
 	case list.DisableGC:
 		return "the network has disableGC"

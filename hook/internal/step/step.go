@@ -38,7 +38,9 @@ type step struct {
 	Completed func(w *Work, a *state.Attachment) error
 	// Finished is called after that of all steps.
 	Finished func(w *Work, p *plan.Plan) error
-	// Restored is called in place of both when an attachment is attached again.
+	// Awaited is called after that, and waits until an attachment has what comes to it from elsewhere.
+	Awaited func(ctx context.Context, w *Work, a *state.Attachment) error
+	// Restored is called in place of these when an attachment is attached again.
 	Restored func(w *Work, a *state.Attachment) error
 	// Kept is called when attachments are complete, and before DEL of those that are removed; the others are kept.
 	Kept func(w *Work, removed []state.Attachment) error
@@ -143,13 +145,32 @@ func (w *Work) Added(a *state.Attachment) error {
 }
 
 // Finish does what follows ADD of all attachments of a plan.
-func (w *Work) Finish(p *plan.Plan) error {
+func (w *Work) Finish(ctx context.Context, p *plan.Plan) error {
 	for _, added := range p.Added {
 		if err := each(w, added.Attachment, func(s step) func(*Work, *state.Attachment) error { return s.Completed }); err != nil {
 			return w.Fail(*added.Attachment, err)
 		}
 	}
-	return each(w, p, func(s step) func(*Work, *plan.Plan) error { return s.Finished })
+	if err := each(w, p, func(s step) func(*Work, *plan.Plan) error { return s.Finished }); err != nil {
+		return err
+	}
+	for _, added := range p.Added {
+		if err := w.await(ctx, added.Attachment); err != nil {
+			return w.Fail(*added.Attachment, err)
+		}
+	}
+	return nil
+}
+
+func (w *Work) await(ctx context.Context, a *state.Attachment) error {
+	for _, s := range table {
+		if s.Awaited != nil {
+			if err := s.Awaited(ctx, w, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Restore does both when an attachment is attached again.

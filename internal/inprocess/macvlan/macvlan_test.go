@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/sublink"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
@@ -33,7 +34,7 @@ func TestRootKilledBeforeMacvlanHasItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = within.Namespace(netns, func(ns.NetNS) error {
-		for _, name := range []string{link.Name, newLinkName(other)} {
+		for _, name := range []string{link.Name, sublink.NewLinkName(other)} {
 			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
 				return err
 			}
@@ -43,13 +44,13 @@ func TestRootKilledBeforeMacvlanHasItsName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := del(ended); err != nil {
+	if err := Type.Del(ended); err != nil {
 		t.Fatal(err)
 	}
 	errs := plugin.Commit(t.Context(), nil, []*plugin.Changes{ended.Changes})
 	err = within.Namespace(netns, func(ns.NetNS) error {
-		left, err := links.Existing([]string{link.Name, newLinkName(other)})
-		if err != nil || errs[0] != nil || len(left) != 1 || left[0].Attrs().Name != newLinkName(other) {
+		left, err := links.Existing([]string{link.Name, sublink.NewLinkName(other)})
+		if err != nil || errs[0] != nil || len(left) != 1 || left[0].Attrs().Name != sublink.NewLinkName(other) {
 			t.Errorf("%v are left, %v", left, errs[0])
 		}
 		return err

@@ -40,6 +40,7 @@ type config struct {
 	MasqAll              bool      `json:"masqAll"`
 	MarkMasqBit          *int      `json:"markMasqBit"`
 	ExternalSetMarkChain *string   `json:"externalSetMarkChain"`
+	PublishAddress       *floating `json:"publishAddress"`
 	RuntimeConfig        struct {
 		PortMappings []mapping `json:"portMappings"`
 	} `json:"runtimeConfig"`
@@ -223,6 +224,11 @@ func add(c *plugin.Call) (*current.Result, error) {
 	if len(conf.RuntimeConfig.PortMappings) == 0 {
 		return result, nil
 	}
+	if f := conf.PublishAddress; f != nil {
+		if err := f.acquire(c.Ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	routesLocalnet := conf.routesLocalnet()
 	if routesLocalnet {
 		c.Changes.Rules.Add(guardRules())
@@ -234,6 +240,9 @@ func add(c *plugin.Call) (*current.Result, error) {
 		}
 		c.Changes.Rules.Add(r)
 		c.Changes.After = append(c.Changes.After, func() error { return conf.published(address.IP, routesLocalnet) })
+	}
+	if f := conf.PublishAddress; f != nil { // until then no host answers at the addresses
+		c.Changes.After = append(c.Changes.After, f.publish)
 	}
 	return result, nil
 }
@@ -315,6 +324,11 @@ func check(c *plugin.Call) error {
 	if len(conf.RuntimeConfig.PortMappings) == 0 {
 		return nil
 	}
+	if f := conf.PublishAddress; f != nil {
+		if err := f.check(); err != nil {
+			return err
+		}
+	}
 	for _, address := range conf.addresses {
 		check := conf.checkIPTables
 		if *conf.Backend == rules.BackendNFTables {
@@ -345,6 +359,9 @@ func del(c *plugin.Call) error {
 		}
 		c.Changes.Rules.Add(removal)
 	}
+	if f := conf.PublishAddress; f != nil {
+		return f.release(c)
+	}
 	return nil
 }
 
@@ -353,6 +370,11 @@ func repair(c *plugin.Call) error {
 	conf, result, err := parse(c)
 	if err != nil || result == nil || len(conf.RuntimeConfig.PortMappings) == 0 {
 		return err
+	}
+	if f := conf.PublishAddress; f != nil {
+		if err := f.repair(c); err != nil {
+			return err
+		}
 	}
 	routesLocalnet := conf.routesLocalnet()
 	if routesLocalnet {

@@ -18,7 +18,7 @@ import (
 
 // Allocation is an allocation in the API.
 type Allocation struct {
-	ID, JobID, NodeID, ClientStatus, DesiredStatus, ClientDescription string
+	ID, Name, JobID, NodeID, ClientStatus, DesiredStatus, ClientDescription string
 
 	TaskStates map[string]struct {
 		State    string

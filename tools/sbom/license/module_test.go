@@ -19,7 +19,7 @@ const root = "../../.."
 const own = "github.com/allocnet/allocnet"
 
 // standIns are modules of the repository that replace others.
-var standIns = []string{"github.com/hashicorp/go-discover"}
+var standIns = []string{"github.com/aws/aws-sdk-go", "github.com/hashicorp/go-discover", "github.com/hashicorp/go-getter"}
 
 // lists are the arguments of `go list -deps` for what the project builds of a Go module
 // of the repository, if they are not packages and tools.
@@ -27,7 +27,10 @@ var lists = map[string][][]string{
 	".":                    {{"-test", "./..."}},
 	"tools/cni-1.1.1":      {{"github.com/containernetworking/plugins/plugins/..."}},
 	"tools/cni-1.5.1":      {{"github.com/containernetworking/plugins/plugins/..."}},
+	"tools/lint":           {{"-modfile", "../../build/lint/go.mod", "tool"}}, // of make lint,
+	"tools/nomad/aws":      nil,
 	"tools/nomad/discover": nil,
+	"tools/nomad/getter":   nil,
 	"tools/protogen":       {{"-test", "./..."}, {"tool"}},
 	"tools/sbom":           {{"-test", "./..."}},
 	"tools/site":           {{"-test", "./..."}},

@@ -1,0 +1,39 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/agent/hosts"
+	"github.com/allocnet/allocnet/cniconf"
+)
+
+// newHosts returns what names the allocations of this host for each other; nil without the block nomad, and for a hook that attaches nothing.
+func newHosts(d *Daemon, engine agent.Engine) *hosts.Keeper {
+	e, ok := engine.(isolated)
+	if !ok || d.nomad == nil {
+		return nil
+	}
+	isolation, rosters := e.Isolation(), d.rosters
+	return hosts.New(hosts.Config{
+		Allocations: engine.List, Remotes: isolation.Remotes, Indexes: d.nomad.Indexes, Logger: d.log.Named("hosts"),
+		AllocDir: func() (string, error) {
+			catalog, err := cniconf.Load(d.config.ConfDirs...)
+			if err != nil || catalog.AllocDir() == "" {
+				return "", err
+			}
+			return filepath.Join(d.config.CNI.Chroot, catalog.AllocDir()), nil
+		},
+		Version: func() (string, error) {
+			version, err := isolation.Version()
+			if rosters != nil {
+				version = fmt.Sprint(version, " ", rosters.learned.Load())
+			}
+			return version, err
+		},
+	})
+}

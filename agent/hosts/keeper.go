@@ -1,0 +1,230 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hosts
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/state"
+)
+
+const (
+	// leastPause is the time between two looks at whether something has changed, and failedPause the one after a failure.
+	leastPause, failedPause = time.Second, 10 * time.Second
+	// rest is how many times as long as the last round took the next one waits, and bytesPerSecond what rounds write at most on average: all
+	// files change with each attachment of a network, and those of 1,000 allocations have 45 MB.
+	rest, bytesPerSecond = 20, 4 << 20
+)
+
+// Config is what a Keeper needs. All but Logger is required.
+type Config struct {
+	// AllocDir returns what has the directories of Nomad's allocations. Empty: it is not known, and there are no files.
+	AllocDir func() (string, error)
+	// Version returns a text that is another one after each change of Allocations and Remotes.
+	Version func() (string, error)
+	// Allocations are those of this host.
+	Allocations func(context.Context) iter.Seq2[*hook.Allocation, error]
+	// Remotes are the attachments on other hosts that are known.
+	Remotes func() ([]isolation.Member, error)
+	// Indexes are the numbers of allocations in their groups, by ID. A map that was returned does not change.
+	Indexes func() map[string]int
+	// Logger gets a line for each failure that is new. Nil: none.
+	Logger hclog.Logger
+}
+
+// Keeper keeps the files of this host's allocations.
+type Keeper struct {
+	c Config
+	// version and indexes are those of the last round.
+	version string
+	indexes map[string]int
+	// allocDir is that of the last round.
+	allocDir string
+	// members are the allocations as they were read last, by ID.
+	members map[string]member
+	// written has the sums of files, by ID.
+	written map[string][sha256.Size]byte
+	// bytes is what the last look has written.
+	bytes int
+	// failure is the last one.
+	failure string
+}
+
+// New returns a keeper. It reads and writes nothing.
+func New(c Config) *Keeper {
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return &Keeper{c: c, members: map[string]member{}, written: map[string][sha256.Size]byte{}}
+}
+
+// Run keeps the files until ctx ends. They stay.
+func (k *Keeper) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := k.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		k.log(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pauseAfter(time.Since(began), k.bytes, err)):
+		}
+	}
+}
+
+// pauseAfter returns the time between a look that took a time and wrote bytes, and the next one.
+func pauseAfter(took time.Duration, bytes int, err error) time.Duration {
+	pause := max(leastPause, rest*took, time.Duration(bytes)*time.Second/bytesPerSecond)
+	if err != nil {
+		pause = max(pause, failedPause)
+	}
+	return pause
+}
+
+func (k *Keeper) log(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != k.failure {
+		k.c.Logger.Warn("not all allocations have the names of the others of their networks", "error", err)
+	}
+	k.failure = text
+}
+
+// look writes files if something has changed. What is the cause of a failure is looked at again.
+func (k *Keeper) look(ctx context.Context) error {
+	k.bytes = 0
+	version, err := k.c.Version()
+	if err != nil {
+		return err
+	}
+	indexes := k.c.Indexes()
+	if version == k.version && maps.Equal(indexes, k.indexes) {
+		return nil
+	}
+	k.indexes = indexes
+	if k.allocDir, err = k.c.AllocDir(); err != nil || k.allocDir == "" {
+		return err
+	}
+	if err := k.round(ctx); err != nil {
+		return err
+	}
+	k.version = version
+	return nil
+}
+
+// round writes the files that are other ones than before.
+func (k *Keeper) round(ctx context.Context) error {
+	if err := k.read(ctx); err != nil {
+		return err
+	}
+	names, err := k.names()
+	files := map[string][]byte{}
+	for _, id := range slices.Sorted(maps.Keys(k.members)) {
+		m := k.members[id]
+		file, ok := files[m.group()]
+		if !ok {
+			file = m.file(names)
+			files[m.group()] = file
+		}
+		err = errors.Join(err, k.write(id, file))
+	}
+	for id := range k.written {
+		if _, ok := k.members[id]; !ok {
+			err = errors.Join(err, k.remove(id))
+		}
+	}
+	return err
+}
+
+// read reads the allocations of jobs. One whose record cannot be read stays what it was: it may live.
+func (k *Keeper) read(ctx context.Context) error {
+	members := map[string]member{}
+	for a, err := range k.c.Allocations(ctx) {
+		if unreadable, ok := errors.AsType[*state.UnreadableError](err); ok {
+			if m, ok := k.members[unreadable.ID]; ok {
+				members[unreadable.ID] = m
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if a.Identity.Job != "" {
+			index, ok := k.indexes[a.ID]
+			members[a.ID] = memberOf(a, index, ok)
+		}
+	}
+	k.members = members
+	return nil
+}
+
+// names returns those of all attachments that are known, also with an error.
+func (k *Keeper) names() (names []name, err error) {
+	for _, m := range k.members {
+		names = append(names, m.names...)
+	}
+	remotes, err := k.c.Remotes()
+	for _, m := range remotes {
+		names = append(names, namesOf(m)...)
+	}
+	return names, err
+}
+
+// write writes the file of an allocation unless it has it. One without a directory is none of the client's, or ends.
+func (k *Keeper) write(id string, file []byte) error {
+	sum := sha256.Sum256(file)
+	if k.written[id] == sum {
+		return nil
+	}
+	err := k.within(id, func(shared *os.Root) error { return networkstatus.Replace(shared, networkstatus.HostsFile, file) })
+	if err == nil {
+		k.written[id] = sum
+		k.bytes += len(file)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (k *Keeper) remove(id string) error {
+	err := k.within(id, func(shared *os.Root) error { return shared.RemoveAll(networkstatus.HostsFile) })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("allocation %s: remove %s: %w", id, networkstatus.HostsFile, err)
+	}
+	delete(k.written, id)
+	return nil
+}
+
+// within opens the shared directory of an allocation.
+func (k *Keeper) within(id string, do func(shared *os.Root) error) error {
+	dir, err := networkstatus.SharedDir(k.allocDir, id)
+	if err != nil {
+		return err
+	}
+	shared, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer shared.Close() //nolint:errcheck // a directory
+	return do(shared)
+}

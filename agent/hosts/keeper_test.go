@@ -1,0 +1,268 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/networkstatus"
+	"github.com/allocnet/allocnet/state"
+)
+
+// host is what a keeper looks at.
+type host struct {
+	*testing.T
+	dir         string
+	allocations []*hook.Allocation
+	// unreadable are IDs whose records cannot be read.
+	unreadable []string
+	broken     error
+	remotes    []isolation.Member
+	indexes    map[string]int
+	version    int
+	// listed counts how often the records were read.
+	listed int
+	*Keeper
+}
+
+func newHost(t *testing.T) *host {
+	h := &host{T: t, dir: t.TempDir(), indexes: map[string]int{}}
+	h.Keeper = New(Config{
+		AllocDir: func() (string, error) { return h.dir, nil }, Allocations: h.list, Indexes: func() map[string]int { return h.indexes },
+		Version: func() (string, error) { return fmt.Sprint(h.version), nil },
+		Remotes: func() ([]isolation.Member, error) { return h.remotes, nil },
+	})
+	return h
+}
+
+func (h *host) list(context.Context) iter.Seq2[*hook.Allocation, error] {
+	h.listed++
+	return func(yield func(*hook.Allocation, error) bool) {
+		for _, a := range h.allocations {
+			if !yield(a, nil) {
+				return
+			}
+		}
+		for _, id := range h.unreadable {
+			if !yield(nil, &state.UnreadableError{ID: id, Err: errors.New("damaged")}) {
+				return
+			}
+		}
+		if h.broken != nil {
+			yield(nil, h.broken)
+		}
+	}
+}
+
+// add attaches an allocation, whose number is that of its last character, to networks with an address each.
+func (h *host) add(id, namespace, job string, addresses map[string]string) {
+	h.Helper()
+	a := &hook.Allocation{ID: id, Identity: allocation.Identity{Namespace: namespace, Job: job}}
+	for network, address := range addresses {
+		a.Attachments = append(a.Attachments, hook.Attachment{Network: network, Phase: state.Attached, Observed: hook.Observed{Addresses: []netip.Prefix{netip.MustParsePrefix(address)}}})
+	}
+	h.allocations = append(h.allocations, a)
+	indexes := map[string]int{id: int(id[len(id)-1] - '0')}
+	for id, index := range h.indexes {
+		indexes[id] = index
+	}
+	h.indexes = indexes
+	if err := os.MkdirAll(filepath.Join(h.dir, id, "alloc"), 0o755); err != nil {
+		h.Fatal(err)
+	}
+	h.version++
+}
+
+func (h *host) path(id string) string {
+	return filepath.Join(h.dir, id, "alloc", networkstatus.HostsFile)
+}
+
+// require has the keeper look, and compares the files of allocations without what each has. "none": there is none.
+func (h *host) require(want map[string]string) {
+	h.Helper()
+	if err := h.look(h.Context()); err != nil {
+		h.Error(err)
+	}
+	for id, text := range want {
+		data, err := os.ReadFile(h.path(id))
+		got, ok := strings.CutPrefix(string(data), "127.0.0.1 localhost\n::1 localhost\n")
+		if got = strings.TrimSuffix(strings.ReplaceAll(got, "\n", ", "), ", "); err != nil {
+			got, ok = "none", errors.Is(err, os.ErrNotExist)
+		}
+		if !ok || got != text {
+			h.Errorf("%s has %q, %v, want %q", id, got, err, text)
+		}
+	}
+}
+
+// TestFiles: an allocation finds those of its namespace on its networks, on all hosts, and no other ones.
+func TestFiles(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"front": "10.0.0.2/16", "back": "10.1.0.2/16"})
+	h.add("b-1", "default", "db", map[string]string{"back": "fd00::3/64"})
+	h.add("c-0", "other", "web", map[string]string{"front": "10.0.0.4/16", "back": "10.1.0.4/16"})
+	h.add("d-0", "default", "", map[string]string{"back": "10.1.0.5/16"})
+	three := uint32(3)
+	address := func(a string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(a)} }
+	h.remotes = []isolation.Member{
+		{Network: "back", Namespace: "default", Job: "db", Index: &three, Addresses: address("10.1.9.9")},
+		{Network: "back", Namespace: "other", Job: "db", Index: &three, Addresses: address("10.1.9.10")},
+		{Network: "far", Namespace: "default", Job: "db", Index: &three, Addresses: address("10.7.9.9")},
+		{Network: "back", Namespace: "default", Job: "db", Addresses: address("10.1.9.11")},
+		{Network: "back", Index: &three, Addresses: address("10.1.9.12")},
+	}
+	back := "fd00::3 db-1.back, 10.1.9.9 db-3.back, 10.1.0.2 web-0.back"
+	h.require(map[string]string{
+		"a-0": back + ", 10.0.0.2 web-0.front", "b-1": back,
+		"c-0": "10.1.9.10 db-3.back, 10.1.0.4 web-0.back, 10.0.0.4 web-0.front", "d-0": "none",
+	})
+}
+
+// TestChanges: files follow the host, and are written only when they change.
+func TestChanges(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	h.add("b-0", "default", "db", map[string]string{"other": "10.9.0.2/16"})
+	h.require(map[string]string{"a-0": "10.0.0.2 web-0.net", "b-0": "10.9.0.2 db-0.other"})
+	mark := func(id string) {
+		if err := os.WriteFile(h.path(id), []byte("kept"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isMarked := func(id string) bool { data, _ := os.ReadFile(h.path(id)); return string(data) == "kept" }
+	mark("b-0")
+	listed := h.listed
+	h.require(nil)
+	if h.listed != listed {
+		t.Error("the records are read again without a change")
+	}
+	h.add("c-1", "default", "web", map[string]string{"net": "10.0.0.3/16"})
+	h.require(map[string]string{"a-0": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net", "c-1": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net"})
+	if !isMarked("b-0") {
+		t.Error("a file that has not changed is written")
+	}
+	h.indexes = map[string]int{"a-0": 0, "b-0": 0} // without a change of the records
+	h.require(map[string]string{"a-0": "10.0.0.2 web-0.net", "c-1": "10.0.0.2 web-0.net"})
+	h.allocations = h.allocations[1:]
+	h.version++
+	h.require(map[string]string{"a-0": "none", "c-1": ""})
+	h.allocations[1].Attachments[0].Phase = state.Deleting
+	h.version++
+	h.require(map[string]string{"c-1": ""})
+}
+
+// TestUnknown: what cannot be read is not gone, and is read again.
+func TestUnknown(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	h.add("b-1", "default", "web", map[string]string{"net": "10.0.0.3/16"})
+	both := map[string]string{"a-0": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net", "b-1": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net"}
+	h.require(both)
+	gone := h.allocations[1]
+	h.allocations, h.unreadable = h.allocations[:1], []string{"b-1", "never read"}
+	h.version++
+	h.require(both)
+	h.allocations, h.unreadable, h.broken = nil, nil, errors.New("no directory")
+	h.version++
+	for range 2 { // also without a further change
+		if err := h.look(t.Context()); !errors.Is(err, h.broken) {
+			t.Errorf("%v, want that the records cannot be listed", err)
+		}
+	}
+	h.broken = nil
+	h.allocations = []*hook.Allocation{gone}
+	h.require(map[string]string{"a-0": "none", "b-1": "10.0.0.3 web-1.net"})
+}
+
+// TestHostile: what a task makes of its directory keeps no other one from its file, and no file elsewhere is written.
+func TestHostile(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	h.add("b-1", "default", "web", map[string]string{"net": "10.0.0.3/16"})
+	h.add("c-2", "default", "web", map[string]string{"net": "fe80::3/64"})
+	h.add("d-3", "default", "web", map[string]string{"net": "10.0.0.5/16"})
+	victim := filepath.Join(t.TempDir(), "victim")
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, h.path("a-0")), os.MkdirAll(filepath.Join(h.path("b-1"), "full"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Dir(h.path("c-2"))); err != nil { // the client has removed it
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Dir(h.path("d-3"))), os.WriteFile(filepath.Dir(h.path("d-3")), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.look(t.Context()); err == nil || !strings.Contains(err.Error(), "d-3") {
+		t.Errorf("%v, want the directory that is a file", err)
+	}
+	if err := errors.Join(os.Remove(filepath.Dir(h.path("d-3"))), os.Mkdir(filepath.Dir(h.path("d-3")), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	all := "10.0.0.2 web-0.net, 10.0.0.3 web-1.net, 10.0.0.5 web-3.net"
+	h.require(map[string]string{"a-0": all, "b-1": all, "c-2": "none", "d-3": all})
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+		t.Errorf("what a link led to is now %q, %v", text, err)
+	}
+}
+
+// TestRun: changes that come together are one round, and the files stay when the agent ends.
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		h.dir = dir
+		h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+		ctx, stop := context.WithCancel(t.Context())
+		go h.Keeper.Run(ctx)
+		synctest.Wait()
+		h.add("b-1", "default", "web", map[string]string{"net": "10.0.0.3/16"})
+		h.add("c-2", "default", "web", map[string]string{"net": "10.0.0.4/16"})
+		time.Sleep(leastPause)
+		synctest.Wait()
+		if h.listed != 2 {
+			t.Errorf("the records were read %d times, want twice", h.listed)
+		}
+		stop()
+		synctest.Wait()
+		h.require(map[string]string{"a-0": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net, 10.0.0.4 web-2.net"})
+	})
+}
+
+// TestPause: what keeping the files costs is bounded, whatever happens on the host.
+func TestPause(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	h.require(nil)
+	if data, err := os.ReadFile(h.path("a-0")); err != nil || h.bytes != len(data) {
+		t.Errorf("%d bytes are counted, of %d, %v", h.bytes, len(data), err)
+	}
+	if h.require(nil); h.bytes != 0 {
+		t.Errorf("%d bytes are counted without a change", h.bytes)
+	}
+	for _, test := range []struct {
+		took  time.Duration
+		bytes int
+		err   error
+		want  time.Duration
+	}{
+		{0, 0, nil, time.Second}, {time.Millisecond, 1000, nil, time.Second}, {300 * time.Millisecond, 1000, nil, 6 * time.Second},
+		{0, 40 << 20, nil, 10 * time.Second}, {0, 0, errors.New("disk full"), 10 * time.Second}, {time.Second, 0, errors.New("disk full"), 20 * time.Second},
+	} {
+		if got := pauseAfter(test.took, test.bytes, test.err); got != test.want {
+			t.Errorf("after %s, %d bytes and %v: %s, want %s", test.took, test.bytes, test.err, got, test.want)
+		}
+	}
+}

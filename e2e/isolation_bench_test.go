@@ -1,0 +1,371 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
+	"github.com/allocnet/allocnet/internal/sandbox/stream"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/policy"
+	"github.com/allocnet/allocnet/selection"
+)
+
+// isolationBench is a host with allocations of many jobs, two on each network after the other, and two that are measured. All of it is real: the
+// allocations have namespaces, links and records, and nothing listens in them.
+type isolationBench struct {
+	*peers
+	engine *hook.Engine
+	// client and server are allocations of two networks, and outside is a namespace beside the host.
+	client, server *hook.Allocation
+}
+
+const (
+	// crowded is how many allocations there are, and mostRules how many rules.
+	crowded, mostRules = 1000, 10000
+	// isolationRounds is how often each figure is taken.
+	isolationRounds = 10
+	benchOutside    = "198.18.0.2"
+	// seen is when the agent has seen that files have changed, and keeps what it reads of them: not of one that has changed within two seconds.
+	seen = 3 * time.Second
+)
+
+// noRules is a host without isolation, beside numbers of rules.
+const noRules = -1
+
+// BenchmarkIsolation measures, on a host with 1,000 allocations, traffic with numbers of rules to that without isolation; one more attachment with 10,000 rules to
+// one without isolation; and how long it takes until a change of the file holds, while an allowed flow goes on. What is compared comes in turn.
+func BenchmarkIsolation(b *testing.B) {
+	h := newIsolationBench(b)
+	b.Run("traffic", h.traffic)
+	h.startAgent(b)
+	b.Run("attach", h.attach)
+	b.Run("change", h.change)
+}
+
+func newIsolationBench(b *testing.B) *isolationBench {
+	b.Helper()
+	conf := b.TempDir()
+	h := &isolationBench{peers: &peers{conf: conf}}
+	err := os.MkdirAll(filepath.Dir(isolation.DefaultFile), 0o755)
+	if err != nil {
+		b.Fatal(err)
+	}
+	h.install(b, 0)
+	h.peers = newPeers(b, conf)
+	if err = sandbox.Install(h.bin, "traffic"); err != nil {
+		b.Fatal(err)
+	}
+	if h.engine, err = hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{sandbox.PluginDir()}, StateDir: h.state}); err != nil {
+		b.Fatal(err)
+	}
+	h.client, h.server = h.setUp(b, "client", "front", "job0"), h.setUp(b, "server", "back", "job1")
+	h.serve(b, h.server.Netns)
+	sandbox.Run(b, "sh", "-ec", `ip netns add outside; ip link add up0 type veth peer name eth0 netns outside; ip link set up0 up; ip addr add 198.18.0.1/24 dev up0
+		ip -n outside link set lo up; ip -n outside link set eth0 up; ip -n outside addr add `+benchOutside+`/24 dev eth0; ip -n outside route add default via 198.18.0.1`)
+	h.serve(b, netns.DefaultDir+"/outside")
+	h.crowd(b)
+	return h
+}
+
+// crowd attaches the allocations that share the host.
+func (h *isolationBench) crowd(b *testing.B) {
+	b.Helper()
+	all := func(call func(i int) error) error {
+		var group errgroup.Group
+		group.SetLimit(16)
+		for i := range crowded - 2 {
+			group.Go(func() error { return call(i) })
+		}
+		return group.Wait()
+	}
+	err := all(func(i int) error {
+		_, err := h.engine.Setup(context.Background(), benchRequest(fmt.Sprintf("other-%d", i), []string{"front", "back"}[i%2], fmt.Sprintf("job%d", i/2)))
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := all(func(i int) error { return h.engine.Teardown(context.Background(), fmt.Sprintf("other-%d", i)) }); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+func benchRequest(id, network, job string) hook.Request {
+	return hook.Request{ID: id, Primary: &selection.Element{Name: network}, Identity: policy.Identity{Namespace: "prod", Job: job, Group: "g"}}
+}
+
+func (h *isolationBench) setUp(b *testing.B, id, network, job string) *hook.Allocation {
+	b.Helper()
+	a, err := h.engine.Setup(context.Background(), benchRequest(id, network, job))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := h.engine.Teardown(context.Background(), id); err != nil {
+			b.Error(err)
+		}
+	})
+	return a
+}
+
+// serve answers in a namespace until the benchmark ends.
+func (h *isolationBench) serve(b *testing.B, path string) {
+	b.Helper()
+	server := exec.Command("nsenter", "--net="+path, filepath.Join(h.bin, "traffic"), "serve")
+	if err := server.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = errors.Join(server.Process.Kill(), server.Wait()) }) // killed
+}
+
+// install has the host have so many rules, of which each lets a job reach the next one, and has networks isolated unless it is without isolation.
+func (h *isolationBench) install(b *testing.B, rules int, more ...string) {
+	b.Helper()
+	for i, level := range []isolation.Level{isolation.Network, isolation.Strict} {
+		if rules == noRules {
+			level = isolation.None
+		}
+		name := []string{"front", "back"}[i]
+		h.replace(b, filepath.Join(h.conf, name+".conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %[1]q, "allocnet": {"ipv6": "off", "isolation": %[2]q}, "plugins": [
+			{"type": "bridge", "bridge": "%[1]s0", "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.%[3]d.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`, name, level, 106+i))
+	}
+	var text strings.Builder
+	for i := range rules {
+		fmt.Fprintf(&text, "allow \"rule %d\" {\n  from {\n    namespace = \"prod\"\n    job       = \"job%d\"\n  }\n  to { job = \"job%d\" }\n  ports = [\"7/tcp\", \"9/tcp\"]\n}\n", i, i, i+1)
+	}
+	for _, rule := range more {
+		text.WriteString(rule)
+	}
+	if text.Len() > 0 {
+		h.replace(b, isolation.DefaultFile, text.String())
+	} else if err := os.Remove(isolation.DefaultFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		b.Fatal(err)
+	}
+	if h.engine == nil {
+		return
+	}
+	if err := h.engine.Isolation().Refresh(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// replace replaces a file in one step, as operators do.
+func (h *isolationBench) replace(b *testing.B, path, text string) {
+	b.Helper()
+	sandbox.WriteFile(b, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// traffic compares throughput and latency: to what is outside of the host, and between two allocations if a rule allows it.
+func (h *isolationBench) traffic(b *testing.B) {
+	between, rules := h.server.Attachments[0].Addresses[0].Addr().String(), []int{noRules, 0, 100, mostRules}
+	figures := map[string][]float64{}
+	for round := range isolationRounds {
+		for i := range rules {
+			n := rules[(i+round)%len(rules)] // none is always first
+			h.install(b, n)
+			for path, address := range map[string]string{"outside": benchOutside, "between": between} {
+				if path == "between" && n == 0 {
+					continue // nothing allows it
+				}
+				for what, size := range map[string]string{"throughput": "300", "latency": "1000"} {
+					key := fmt.Sprintf("%s-%s-%d", path, what, n)
+					figures[key] = append(figures[key], h.client7(b, what, address, size))
+				}
+			}
+		}
+	}
+	for b.Loop() { // measured above
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, path := range []string{"outside", "between"} {
+		for what, unit := range map[string]string{"throughput": "Mbit/s", "latency": "us"} {
+			none := figures[fmt.Sprintf("%s-%s-%d", path, what, noRules)]
+			b.ReportMetric(median(none), path+"-none-"+unit)
+			for _, n := range rules[1:] {
+				if values := figures[fmt.Sprintf("%s-%s-%d", path, what, n)]; values != nil {
+					b.ReportMetric(medianRatio(values, none), fmt.Sprintf("%s-%d-%s/none", path, n, what))
+				}
+			}
+		}
+	}
+}
+
+// client7 has the client measure what a server answers.
+func (h *isolationBench) client7(b *testing.B, what, address, size string) float64 {
+	b.Helper()
+	out, err := exec.Command("nsenter", "--net="+h.client.Netns, filepath.Join(h.bin, "traffic"), what, address, size).CombinedOutput()
+	if err != nil {
+		b.Fatalf("%s to %s: %v: %s", what, address, err, out)
+	}
+	value, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return value
+}
+
+// medianRatio is the median of the ratios within a round.
+func medianRatio(values, others []float64) float64 {
+	var ratios []float64
+	for i := range values {
+		ratios = append(ratios, values[i]/others[i])
+	}
+	return median(ratios)
+}
+
+// attach compares one more attachment: of a job of which there is one, and of one that rules name and of which there is none.
+func (h *isolationBench) attach(b *testing.B) {
+	fresh, adds, dels := crowded, map[string][]float64{}, map[string][]float64{}
+	for round := range isolationRounds {
+		for i := range 2 {
+			n := []int{noRules, mostRules}[(i+round)%2]
+			h.install(b, n)
+			time.Sleep(seen)
+			measure(b, h.subject(b, "job7", true), 1) // the agent reads the rules
+			for _, agent := range []bool{true, false} {
+				for _, kind := range []string{"known", "new"} {
+					job := "job7"
+					if kind == "new" {
+						fresh, job = fresh+1, fmt.Sprintf("job%d", fresh)
+					}
+					if kind == "new" && n == noRules {
+						continue
+					}
+					m := measure(b, h.subject(b, job, agent), 1)
+					key := fmt.Sprintf("%t %s %d", agent, kind, n)
+					adds[key], dels[key] = append(adds[key], m.add), append(dels[key], m.del)
+				}
+			}
+		}
+	}
+	for b.Loop() { // measured above
+	}
+	b.ReportMetric(0, "ns/op")
+	for agent, name := range map[bool]string{true: "by-agent", false: "allocnet"} {
+		none := fmt.Sprintf("%t known %d", agent, noRules)
+		b.ReportMetric(median(adds[none]), name+"-none-add-ms")
+		b.ReportMetric(median(dels[none]), name+"-none-del-ms")
+		for _, kind := range []string{"known", "new"} {
+			key := fmt.Sprintf("%t %s %d", agent, kind, mostRules)
+			b.ReportMetric(medianRatio(adds[key], adds[none]), name+"-"+kind+"-add/none")
+			b.ReportMetric(medianRatio(dels[key], dels[none]), name+"-"+kind+"-del/none")
+		}
+	}
+}
+
+// subject is allocnet-cni as Nomad calls it for an allocation of a job.
+func (h *isolationBench) subject(b *testing.B, job string, agent bool) subject {
+	b.Helper()
+	keys := ""
+	if agent {
+		keys = fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, h.socket)
+	}
+	list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "primary": "front", "confDir": %q, "stateDir": %q%s}]}`, h.conf, h.state, keys))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := called(job, []string{h.bin, sandbox.PluginDir()}, func(int) *libcni.NetworkConfigList { return list }, func(int) [][2]string {
+		return [][2]string{{"IgnoreUnknown", "true"}, {"NOMAD_ALLOC_ID", "bench"}, {"NOMAD_NAMESPACE", "prod"}, {"NOMAD_JOB_ID", job}, {"NOMAD_GROUP_NAME", "g"}}
+	})
+	if s.forked = !agent; agent {
+		s.agent = h.agent
+	}
+	return s
+}
+
+// change measures how long it takes from when the file is replaced until what one more rule of 10,000, or another one in each, allows is reached, by the agent.
+func (h *isolationBench) change(b *testing.B) {
+	address := h.server.Attachments[0].Addresses[0].Addr().String()
+	h.install(b, mostRules)
+	stream.Listen(b, h.server.Netns, ":10")
+	talk := stream.StartTalk(b, stream.Way{Name: "that is allowed", From: h.client.Netns, To: net.JoinHostPort(address, "7")})
+	took := map[string][]float64{}
+	for range isolationRounds {
+		for name, change := range map[string]func(text string) string{
+			"one": func(text string) string { return strings.Replace(text, `"9/tcp"`, `"10/tcp"`, 1) }, // of job0, the client's
+			"all": func(text string) string { return strings.ReplaceAll(text, `"9/tcp"`, `"10/tcp"`) },
+		} {
+			h.install(b, mostRules)
+			time.Sleep(seen)
+			text, err := os.ReadFile(isolation.DefaultFile)
+			if err != nil {
+				b.Fatal(err)
+			}
+			begun := time.Now()
+			h.replace(b, isolation.DefaultFile, change(string(text)))
+			awaitConnection(b, h.client.Netns, net.JoinHostPort(address, "10"))
+			took[name] = append(took[name], ms(time.Since(begun)))
+		}
+	}
+	stream.RequireKept(b, talk)
+	for b.Loop() { // measured above
+	}
+	b.ReportMetric(0, "ns/op")
+	for name, values := range took {
+		b.ReportMetric(median(values), name+"-ms")
+	}
+}
+
+// awaitConnection returns once a connection can be made from a namespace. One begins every few milliseconds: what is sent before it may pass is sent again after a second only.
+func awaitConnection(b *testing.B, path, to string) {
+	b.Helper()
+	ns, err := netns.Open(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	made, ticker := make(chan struct{}, 1), time.NewTicker(20*time.Millisecond)
+	var group sync.WaitGroup
+	defer func() {
+		stop()
+		ticker.Stop()
+		group.Wait()
+		_ = ns.Close()
+	}()
+	for {
+		group.Go(func() {
+			_ = ns.Do(func() error {
+				conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
+				if err == nil {
+					_ = conn.Close()
+					select {
+					case made <- struct{}{}:
+					default:
+					}
+				}
+				return err
+			})
+		})
+		select {
+		case <-made:
+			return
+		case <-ctx.Done():
+			b.Fatal("the rule does not hold")
+		case <-ticker.C:
+		}
+	}
+}

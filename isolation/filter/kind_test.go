@@ -1,0 +1,72 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package filter_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
+	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+)
+
+// TestRootFirstOfItsKind: the first attachment that rules select in another way gets sets and chains, and chains of others the lines that are about it. What
+// others have is not looked at: what is missing of it is so after that. Apply makes the same.
+func TestRootFirstOfItsKind(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	for first, m := range state.Members {
+		if m.Job == "batch" { // the first one that is apart on its bridge has all made
+			continue
+		}
+		netnstest.Run(t, func() error {
+			addBridges(t, bridgesOf...)
+			others := filter.State{Rules: state.Rules, Members: slices.Delete(slices.Clone(state.Members), first, first+1)}
+			if err := kernel.Apply(t.Context(), source(others)); err != nil {
+				return err
+			}
+			const missing = "nft delete element bridge allocnet-isolation guarded"
+			damaged := others.Members[slices.IndexFunc(others.Members, func(m filter.Member) bool { return m.Antispoof && m.Bridge != "" })]
+			run(t, append(strings.Fields(missing), "{", damaged.End, "}")...)
+			if err := kernel.Add(t.Context(), state.Rules, m, source(others)); err != nil {
+				return err
+			}
+			lacks, err := kernel.Lacks(t.Context(), state)
+			if len(lacks) != 1 || len(lacks[damaged.ID]) != 1 {
+				t.Errorf("%s: missing is %v, want what was missing of %s", m.ID, lacks, damaged.ID)
+			}
+			err = errors.Join(err, kernel.Apply(t.Context(), source(state)))
+			added := slices.Sorted(strings.Lines(listTables(t)))
+			run(t, "nft", "flush", "ruleset")
+			err = errors.Join(err, kernel.Apply(t.Context(), source(state)))
+			if diff := cmp.Diff(slices.Sorted(strings.Lines(listTables(t))), added); diff != "" {
+				t.Errorf("%s: added and applied differ: %s", m.ID, diff)
+			}
+			return err
+		})
+	}
+}
+
+// TestRootFirstOfItsNetwork: the first attachment to a network of the level network beside others gets the chain of that, without rules.
+func TestRootFirstOfItsNetwork(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		all := filter.State{Members: []filter.Member{member(1, "web", "n", isolation.Network, "br0"), member(2, "web", "m", isolation.Network, "br1"), member(3, "web", "m", isolation.Network, "br1")}}
+		for i := range all.Members {
+			so := filter.State{Members: all.Members[:i+1]}
+			if err := kernel.Add(t.Context(), all.Rules, all.Members[i], source(so)); err != nil {
+				return err
+			}
+			requireComplete(t, so)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,87 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolation
+
+import (
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/allocnet/allocnet/internal/hclfile"
+)
+
+// parts are the rules of the text that was read last, by the parts of it that have them: of thousands of rules few change at a time, and to read
+// all takes longer than to have the kernel follow.
+type parts struct {
+	mu sync.Mutex
+	// kept are the rules of each part, with lines from its beginning on.
+	kept map[string][]rule
+}
+
+// latest are those of this process.
+var latest parts
+
+// parse reads a text part by part. ok is false if it has a mistake, or no rule.
+func (p *parts) parse(file, text string) (r Rules, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.File = file
+	kept, names, lines := map[string][]rule{}, map[string]bool{}, 0
+	for part := range partsOf(text) {
+		rules, known := p.kept[part]
+		if !known {
+			if rules, ok = readPart(file, part); !ok {
+				return Rules{}, false
+			}
+		}
+		for _, one := range rules {
+			if names[one.name()] {
+				return Rules{}, false
+			}
+			names[one.name()] = true
+			r.add(one, lines)
+		}
+		kept[part] = rules
+		lines += strings.Count(part, "\n")
+	}
+	p.kept = kept
+	return r, len(names) > 0
+}
+
+func (r rule) name() string {
+	if r.allow != nil {
+		return r.allow.Name
+	}
+	return r.egress.Name
+}
+
+// partsOf divides a text before each line that may begin a rule. What is a part of a comment or of a text is none by itself: parts that can all be read are what the
+// whole is, since each ends outside of comments, texts and blocks.
+func partsOf(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		begin, at := 0, 0
+		for line := range strings.Lines(text) {
+			if at > begin && (strings.HasPrefix(line, "allow ") || strings.HasPrefix(line, "egress ")) {
+				if !yield(text[begin:at]) {
+					return
+				}
+				begin = at
+			}
+			at += len(line)
+		}
+		yield(text[begin:])
+	}
+}
+
+func readPart(file, part string) ([]rule, bool) {
+	body, err := hclfile.Parse(file, []byte(part))
+	if err != nil {
+		return nil, false
+	}
+	v := values{names: map[string]hcl.Range{}}
+	rules := v.rules(body)
+	return rules, v.Err() == nil
+}

@@ -113,7 +113,7 @@ func (m Multi) ConfList(c *Catalog) ([]byte, error) {
 		return nil, err
 	}
 	plugin := multiPlugin{
-		Type: OwnPlugin, Capabilities: primary.forwardedCapabilities(), Primary: m.Primary, Networks: m.Networks,
+		Type: OwnPlugin, Capabilities: forwardedCapabilities(primary), Primary: m.Primary, Networks: m.Networks,
 		ConfDir: strings.Join(m.ConfDirs, ":"), PluginDir: m.PluginDir, Executor: m.Executor, StateDir: m.StateDir, AllocDir: m.AllocDir, Identity: m.Identity, Agent: m.Agent,
 	}
 	if m.Name == m.Primary {
@@ -138,7 +138,7 @@ func checkName(name string) error {
 // forwardedCapabilities are those of the network that can be forwarded, and always
 // portMappings: without it a job's ports would be ignored silently, with it a
 // network that cannot map ports is an error.
-func (n *Network) forwardedCapabilities() map[string]bool {
+func forwardedCapabilities(n *Network) map[string]bool {
 	declared := map[string]bool{"portMappings": true}
 	for _, capability := range n.Capabilities() {
 		if slices.Contains(forwarded, capability) {

@@ -56,11 +56,11 @@ func Write(sharedDir string, a *hook.Allocation) error {
 
 // Replace writes a file of a shared directory with mode 0644, or leaves the old
 // content. Tasks can write to the directory: links are not followed, and a directory
-// at the name is removed. The caller writes one file at a time.
+// at the name gets another one. The caller writes one file at a time.
 func Replace(shared *os.Root, name string, data []byte) error {
 	info, err := shared.Lstat(name)
 	if err == nil && info.IsDir() {
-		err = shared.RemoveAll(name)
+		err = files.Clear(shared, name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write %s: %w", filepath.Join(shared.Name(), name), err)
@@ -82,9 +82,9 @@ func Remove(sharedDir string) error {
 	return errors.Join(remove(shared, File), remove(shared, EnvFile), remove(shared, HostsFile))
 }
 
-// remove removes a file, or the directory that a task made of it.
+// remove removes a file. What a task made of it stays under another name, until the allocation's directory goes.
 func remove(shared *os.Root, name string) error {
-	if err := shared.RemoveAll(name); err != nil {
+	if err := files.Clear(shared, name); err != nil {
 		return fmt.Errorf("remove %s: %w", filepath.Join(shared.Name(), name), err)
 	}
 	return nil

@@ -168,6 +168,9 @@ func TestDirectoryInTheWay(t *testing.T) {
 	if err := Remove(shared); err != nil {
 		t.Error(err)
 	}
+	if left, err := filepath.Glob(filepath.Join(shared, File+".*", "full")); err != nil || len(left) != 2 { // of Write and of Remove
+		t.Errorf("left: %q, %v: a task's directory was emptied, which has no end if the task wants that", left, err)
+	}
 	if _, err := os.Stat(victim); err != nil {
 		t.Errorf("a link inside was followed: %v", err)
 	}

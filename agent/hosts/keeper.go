@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
@@ -137,13 +138,13 @@ func (k *Keeper) round(ctx context.Context) error {
 		return err
 	}
 	names, err := k.names()
-	files := map[string][]byte{}
+	contents := map[string][]byte{}
 	for _, id := range slices.Sorted(maps.Keys(k.members)) {
 		m := k.members[id]
-		file, ok := files[m.group()]
+		file, ok := contents[m.group()]
 		if !ok {
 			file = m.file(names)
-			files[m.group()] = file
+			contents[m.group()] = file
 		}
 		err = errors.Join(err, k.write(id, file))
 	}
@@ -207,7 +208,7 @@ func (k *Keeper) write(id string, file []byte) error {
 }
 
 func (k *Keeper) remove(id string) error {
-	err := k.within(id, func(shared *os.Root) error { return shared.RemoveAll(networkstatus.HostsFile) })
+	err := k.within(id, func(shared *os.Root) error { return files.Clear(shared, networkstatus.HostsFile) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("allocation %s: remove %s: %w", id, networkstatus.HostsFile, err)
 	}

@@ -266,3 +266,28 @@ func TestPause(t *testing.T) {
 		}
 	}
 }
+
+// TestDeepDirectory: a directory at the name that is deeper than a process may have open files, or has no end, takes no longer than another one.
+func TestDeepDirectory(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	deep := func() {
+		for _, name := range []string{networkstatus.HostsFile, "." + networkstatus.HostsFile + ".new"} {
+			if err := os.MkdirAll(filepath.Join(filepath.Dir(h.path("a-0")), name, "deep"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	deep()
+	h.require(map[string]string{"a-0": "10.0.0.2 web-0.net"})
+	if err := os.Remove(h.path("a-0")); err != nil {
+		t.Fatal(err)
+	}
+	deep()
+	h.allocations = nil
+	h.version++
+	h.require(map[string]string{"a-0": "none"})
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(h.path("a-0")), networkstatus.HostsFile+".*", "deep")); err != nil || len(left) != 2 {
+		t.Errorf("left: %q, %v, want that nothing was removed inside", left, err)
+	}
+}

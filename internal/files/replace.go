@@ -180,9 +180,7 @@ func (r root) renameNew(from, to string) error {
 	return errors.Join(unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE), opened.Close())
 }
 
-// remove removes a temporary file, and a directory that another user of the
-// directory made in its place.
-func (r root) remove(name string) error { return r.dir.RemoveAll(name) }
+func (r root) remove(name string) error { return Clear(r.dir, name) }
 
 func (r root) sync() error {
 	opened, err := r.dir.Open(".")

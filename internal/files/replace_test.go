@@ -260,7 +260,7 @@ func TestLinkedDirectory(t *testing.T) {
 
 func TestObstacles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, temporaryName("f", Options{}), "full"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, temporaryName("f", Options{})), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := Replace(filepath.Join(dir, "f"), nil, Options{}); err != nil {

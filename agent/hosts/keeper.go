@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// leastPause is the time between two looks at whether something has changed, and failedPause the one after a failure.
+	// leastPause is the time between two looks at whether something has changed, and failedPause the one after a failure, or until files that
+	// could not be written are tried again: what a task does in its directory keeps no other one from its names.
 	leastPause, failedPause = time.Second, 10 * time.Second
 	// rest is how many times as long as the last round took the next one waits, and bytesPerSecond what rounds write at most on average: all
 	// files change with each attachment of a network, and those of 1,000 allocations have 45 MB.
@@ -60,8 +61,11 @@ type Keeper struct {
 	members map[string]member
 	// written has the sums of files, by ID.
 	written map[string][sha256.Size]byte
-	// bytes is what the last look has written.
+	// bytes is what the last look has written, or tried to.
 	bytes int
+	// unwritten is why the last round has not written or removed files, and tried when it was. Nil: it has all.
+	unwritten error
+	tried     time.Time
 	// failure is the last one.
 	failure string
 }
@@ -82,7 +86,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.log(err)
+		k.log(errors.Join(err, k.unwritten))
 		select {
 		case <-ctx.Done():
 		case <-time.After(pauseAfter(time.Since(began), k.bytes, err)):
@@ -110,7 +114,7 @@ func (k *Keeper) log(err error) {
 	k.failure = text
 }
 
-// look writes files if something has changed. What is the cause of a failure is looked at again.
+// look writes files if something has changed, or some could not be written. What is the cause of a failure is looked at again.
 func (k *Keeper) look(ctx context.Context) error {
 	k.bytes = 0
 	version, err := k.c.Version()
@@ -118,7 +122,8 @@ func (k *Keeper) look(ctx context.Context) error {
 		return err
 	}
 	indexes := k.c.Indexes()
-	if version == k.version && maps.Equal(indexes, k.indexes) {
+	isToTry := k.unwritten != nil && time.Since(k.tried) >= failedPause
+	if version == k.version && maps.Equal(indexes, k.indexes) && !isToTry {
 		return nil
 	}
 	k.indexes = indexes
@@ -132,12 +137,13 @@ func (k *Keeper) look(ctx context.Context) error {
 	return nil
 }
 
-// round writes the files that are other ones than before.
+// round writes the files that are other ones than before. The error is not about files.
 func (k *Keeper) round(ctx context.Context) error {
 	if err := k.read(ctx); err != nil {
 		return err
 	}
 	names, err := k.names()
+	k.unwritten, k.tried = nil, time.Now()
 	contents := map[string][]byte{}
 	for _, id := range slices.Sorted(maps.Keys(k.members)) {
 		m := k.members[id]
@@ -146,11 +152,11 @@ func (k *Keeper) round(ctx context.Context) error {
 			file = m.file(names)
 			contents[m.group()] = file
 		}
-		err = errors.Join(err, k.write(id, file))
+		k.unwritten = errors.Join(k.unwritten, k.write(id, file))
 	}
-	for id := range k.written {
+	for _, id := range slices.Sorted(maps.Keys(k.written)) {
 		if _, ok := k.members[id]; !ok {
-			err = errors.Join(err, k.remove(id))
+			k.unwritten = errors.Join(k.unwritten, k.remove(id))
 		}
 	}
 	return err
@@ -197,9 +203,9 @@ func (k *Keeper) write(id string, file []byte) error {
 		return nil
 	}
 	err := k.within(id, func(shared *os.Root) error { return networkstatus.Replace(shared, networkstatus.HostsFile, file) })
+	k.bytes += len(file)
 	if err == nil {
 		k.written[id] = sum
-		k.bytes += len(file)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

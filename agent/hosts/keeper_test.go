@@ -94,7 +94,7 @@ func (h *host) path(id string) string {
 // require has the keeper look, and compares the files of allocations without what each has. "none": there is none.
 func (h *host) require(want map[string]string) {
 	h.Helper()
-	if err := h.look(h.Context()); err != nil {
+	if err := errors.Join(h.look(h.Context()), h.unwritten); err != nil {
 		h.Error(err)
 	}
 	for id, text := range want {
@@ -205,12 +205,13 @@ func TestHostile(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(filepath.Dir(h.path("d-3"))), os.WriteFile(filepath.Dir(h.path("d-3")), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.look(t.Context()); err == nil || !strings.Contains(err.Error(), "d-3") {
-		t.Errorf("%v, want the directory that is a file", err)
+	if err := h.look(t.Context()); err != nil || h.unwritten == nil || !strings.Contains(h.unwritten.Error(), "d-3") {
+		t.Errorf("%v, %v, want the directory that is a file", err, h.unwritten)
 	}
 	if err := errors.Join(os.Remove(filepath.Dir(h.path("d-3"))), os.Mkdir(filepath.Dir(h.path("d-3")), 0o755)); err != nil {
 		t.Fatal(err)
 	}
+	h.version++
 	all := "10.0.0.2 web-0.net, 10.0.0.3 web-1.net, 10.0.0.5 web-3.net"
 	h.require(map[string]string{"a-0": all, "b-1": all, "c-2": "none", "d-3": all})
 	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
@@ -290,4 +291,38 @@ func TestDeepDirectory(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(h.path("a-0")), networkstatus.HostsFile+".*", "deep")); err != nil || len(left) != 2 {
 		t.Errorf("left: %q, %v, want that nothing was removed inside", left, err)
 	}
+}
+
+// TestUnwritten: a file that cannot be written is tried again, and delays no other one.
+func TestUnwritten(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		h.dir = dir
+		h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+		shared := filepath.Dir(h.path("a-0"))
+		if err := errors.Join(os.Remove(shared), os.WriteFile(shared, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go h.Keeper.Run(ctx)
+		synctest.Wait()
+		h.add("b-1", "default", "web", map[string]string{"net": "10.0.0.3/16"})
+		time.Sleep(leastPause)
+		synctest.Wait()
+		if _, err := os.Stat(h.path("b-1")); err != nil {
+			t.Errorf("after a second: %v, want the names of the one whose directory is well", err)
+		}
+		if err := errors.Join(os.Remove(shared), os.Mkdir(shared, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(failedPause)
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		if h.listed != 3 {
+			t.Errorf("the records were read %d times, want three times", h.listed)
+		}
+		h.require(map[string]string{"a-0": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net", "b-1": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net"})
+	})
 }

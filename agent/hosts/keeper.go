@@ -43,7 +43,8 @@ type Config struct {
 	Allocations func(context.Context) iter.Seq2[*hook.Allocation, error]
 	// Remotes are the attachments on other hosts that are known.
 	Remotes func() ([]isolation.Member, error)
-	// Indexes are the numbers of allocations in their groups, by ID. A map that was returned does not change.
+	// Indexes are the numbers of allocations in their groups, by ID. A map that was returned does not change. Nil: they are not known yet,
+	// and what files say stays.
 	Indexes func() map[string]int
 	// Logger gets a line for each failure that is new. Nil: none.
 	Logger hclog.Logger
@@ -122,6 +123,9 @@ func (k *Keeper) look(ctx context.Context) error {
 		return err
 	}
 	indexes := k.c.Indexes()
+	if indexes == nil {
+		return nil
+	}
 	isToTry := k.unwritten != nil && time.Since(k.tried) >= failedPause
 	if version == k.version && maps.Equal(indexes, k.indexes) && !isToTry {
 		return nil

@@ -326,3 +326,17 @@ func TestUnwritten(t *testing.T) {
 		h.require(map[string]string{"a-0": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net", "b-1": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net"})
 	})
 }
+
+// TestNoAnswerYet: after a start of the agent what files say stays until Nomad has answered.
+func TestNoAnswerYet(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	h.add("b-1", "default", "web", map[string]string{"net": "10.0.0.3/16"})
+	both := map[string]string{"a-0": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net", "b-1": "10.0.0.2 web-0.net, 10.0.0.3 web-1.net"}
+	h.require(both)
+	indexes := h.indexes
+	h.indexes, h.Keeper = nil, New(h.c)
+	h.require(both)
+	h.indexes, h.allocations = indexes, h.allocations[1:]
+	h.require(map[string]string{"b-1": "10.0.0.3 web-1.net"})
+}

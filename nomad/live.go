@@ -137,7 +137,7 @@ func (c *Client) sort(allocations []allocationStub) map[string]bool {
 }
 
 // Indexes returns the numbers in their groups of the allocations on this host that lived when Live was last asked, or Watch had its
-// last answer, by ID. The map does not change.
+// last answer, by ID. The map does not change. Nil: there was no answer yet.
 func (c *Client) Indexes() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

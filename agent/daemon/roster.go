@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -30,6 +31,9 @@ const (
 	rosterPause = 5 * time.Second
 	// ownPause is the time after which attachments are read again though no record has changed: the levels of networks may have.
 	ownPause = 10 * time.Second
+	// numbersPause is how long rosters wait after a start for the numbers of allocations: without them other hosts would forget what they
+	// call those of this one.
+	numbersPause = 10 * time.Second
 )
 
 // sharer is what rosters need of isolation.
@@ -48,7 +52,7 @@ type rosters struct {
 	// pools returns those that span hosts. It is complete if networks use no other one.
 	pools func() (spanning []*ipam.Config, complete bool)
 	open  func(*ipam.Config) func() (ipam.Store, ipam.Host, error)
-	// indexes are the numbers of this host's allocations in their groups, by ID. Nil: they are not known.
+	// indexes are the numbers of this host's allocations in their groups, by ID. Nil, or a nil map: they are not known, or not yet.
 	indexes func() map[string]int
 	log     hclog.Logger
 	// learned counts how often something was learned of other hosts.
@@ -56,9 +60,9 @@ type rosters struct {
 
 	mu      sync.Mutex // guards all below
 	running map[string]*running
-	// own are the attachments of this host, as they were when the records had this version.
+	// own are the attachments of this host, as they were when version was read.
 	own     []isolation.Member
-	version string
+	read    string
 	readOwn time.Time
 }
 
@@ -99,10 +103,11 @@ func (d *Daemon) openRoster(c *ipam.Config) func() (ipam.Store, ipam.Host, error
 // run keeps a roster for each pool until ctx ends.
 func (r *rosters) run(ctx context.Context) {
 	defer r.endWhere(func(*running) bool { return true })
-	looked := time.Time{}
+	began, looked := time.Now(), time.Time{}
 	version := ""
 	for ctx.Err() == nil {
-		if time.Since(looked) >= rosterPause {
+		isTime := r.indexes == nil || r.indexes() != nil || time.Since(began) >= numbersPause
+		if isTime && time.Since(looked) >= rosterPause {
 			looked = time.Now()
 			r.update(ctx)
 		}
@@ -219,7 +224,7 @@ func (r *rosters) kickAfter(version string) string {
 	if r.isIdle() {
 		return version
 	}
-	now, err := r.engine.Version()
+	now, err := r.version()
 	if err != nil || now == version {
 		return version
 	}
@@ -233,18 +238,27 @@ func (r *rosters) isIdle() bool {
 	return len(r.running) == 0
 }
 
+// version returns a text that is another one after each change of a record or of a number.
+func (r *rosters) version() (string, error) {
+	version, err := r.engine.Version()
+	if r.indexes != nil {
+		version = fmt.Sprint(version, " ", r.indexes())
+	}
+	return version, err
+}
+
 // members returns the attachments of this host.
 func (r *rosters) members(ctx context.Context) ([]isolation.Member, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	version, err := r.engine.Version()
-	if err == nil && version == r.version && time.Since(r.readOwn) < ownPause {
+	version, err := r.version()
+	if err == nil && version == r.read && time.Since(r.readOwn) < ownPause {
 		return r.own, nil
 	}
 	own, err := r.engine.Members(ctx)
 	r.number(own)
 	if err == nil {
-		r.own, r.version, r.readOwn = own, version, time.Now()
+		r.own, r.read, r.readOwn = own, version, time.Now()
 	}
 	return own, err
 }

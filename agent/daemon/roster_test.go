@@ -190,3 +190,51 @@ func parsePool(t *testing.T, name string) *ipam.Config {
 	}
 	return c
 }
+
+// numberedSharer has one attachment.
+type numberedSharer struct{ fakeSharer }
+
+func (*numberedSharer) Members(context.Context) ([]isolation.Member, error) {
+	return []isolation.Member{{ID: "a1"}}, nil
+}
+
+// TestNumbers: rosters wait for Nomad to say which numbers allocations have, but not for ever, and tell of one that it says later at once.
+func TestNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &numberedSharer{fakeSharer{learned: map[string]time.Time{}, shares: true}}
+		var mu sync.Mutex // guards numbers
+		var numbers map[string]int
+		r := &rosters{
+			engine: engine, log: hclog.NewNullLogger(), running: map[string]*running{},
+			pools:   func() ([]*ipam.Config, bool) { return []*ipam.Config{parsePool(t, "a")}, true },
+			indexes: func() map[string]int { mu.Lock(); defer mu.Unlock(); return numbers },
+			open: func(*ipam.Config) func() (ipam.Store, ipam.Host, error) {
+				return func() (ipam.Store, ipam.Host, error) { return &storetest.Fake{}, ipam.Host{}, nil }
+			},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { r.run(ctx); close(done) }()
+		time.Sleep(numbersPause - time.Second)
+		synctest.Wait()
+		if !r.isIdle() {
+			t.Error("other hosts are told of attachments without the numbers that they were told before")
+		}
+		time.Sleep(rosterPause)
+		synctest.Wait()
+		if r.isIdle() {
+			t.Error("other hosts are not told of attachments while Nomad does not answer")
+		}
+		if own, err := r.members(ctx); err != nil || len(own) != 1 || own[0].Index != nil {
+			t.Errorf("%v, %v, want one without a number", own, err)
+		}
+		mu.Lock()
+		numbers = map[string]int{"a1": 3}
+		mu.Unlock()
+		if own, err := r.members(ctx); err != nil || len(own) != 1 || own[0].Index == nil || *own[0].Index != 3 {
+			t.Errorf("%v, %v, want the number 3", own, err)
+		}
+		stop()
+		<-done
+	})
+}

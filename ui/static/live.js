@@ -26,13 +26,18 @@ function replace(next) {
     if (!other || !region.isConnected || region.outerHTML === other.outerHTML) {
       continue;
     }
-    const open = [...region.querySelectorAll("details")].map((d) => d.open);
+    const open = new Map([...region.querySelectorAll("details")].map((d, i) => [keyOf(d, i), d.open]));
     const focused = region.contains(document.activeElement) ? pathOf(document.activeElement, region) : null;
     region.replaceChildren(...document.adoptNode(other).childNodes);
     region.className = other.className;
-    [...region.querySelectorAll("details")].forEach((d, i) => { d.open = Boolean(open[i]); });
+    [...region.querySelectorAll("details")].forEach((d, i) => { d.open = open.get(keyOf(d, i)) ?? d.open; });
     focused?.(region)?.focus({ preventScroll: true });
   }
+}
+
+// keyOf is what one that opens is known again by: a key, as others may come before it, or else its place.
+function keyOf(details, place) {
+  return details.dataset.key ?? place;
 }
 
 // pathOf returns a function that finds what an element was in the new region: the same link, or

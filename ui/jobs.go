@@ -28,7 +28,7 @@ type mapPage struct {
 	OnlyProblems bool
 	// Allocations and Attachments are those of the host, and Problems those of the map.
 	Allocations, Attachments, Problems int
-	// Unknown is why it is not known what differs from the records. Nil: it is.
+	// Unknown is why not all problems of the map are known. Nil: they are.
 	Unknown error
 	colours map[string]int
 }
@@ -72,7 +72,10 @@ type mapAllocation struct {
 
 // newMap groups what a host has by job.
 func newMap(h *host, onlyProblems bool) mapPage {
-	p := mapPage{OnlyProblems: onlyProblems, Allocations: len(h.Allocations.Value), Unknown: h.Map.Err}
+	p := mapPage{OnlyProblems: onlyProblems, Allocations: len(h.Allocations.Value), Unknown: cmp.Or(h.Map.Err, h.Networks.Err)}
+	if p.Unknown == nil && h.Repair.Supported() {
+		p.Unknown = h.Repair.Err
+	}
 	ofAllocations, ofNetworks := map[string][]problem{}, map[string][]problem{}
 	for _, one := range append(h.problems(), h.ofDrift()...) {
 		switch {

@@ -80,3 +80,14 @@ func TestMapIsBounded(t *testing.T) {
 	r.requireText("map", "There is no network", "No allocation is set up")
 	r.requireText("map?show=problems", "No network has a problem", "No allocation has a problem")
 }
+
+// TestMapUnknown: what is not known is no "no problem".
+func TestMapUnknown(t *testing.T) {
+	for _, path := range []string{api.PathRepair, api.PathNetworks, api.PathMap} {
+		r := start(t)
+		r.agent.Set(path, &api.Error{Msg: "it fails", Status: 500})
+		if body := r.enter().page("map").body; strings.Contains(body, "no problem") || !strings.Contains(body, "it fails") {
+			t.Errorf("without the answer of %s the map has no problem, or not why that is not known", path)
+		}
+	}
+}

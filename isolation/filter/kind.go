@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,6 +72,9 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, state Source) error {
 		in.setsOf(there.selectorSets())
 		found := in.form(r, wanted.Members)
 		r.expect(b)
+		if in.leaves(there) {
+			return unix.ENOENT
+		}
 		in.bringForm(b, there)
 		in.fill(b, r, found, wanted.Members, there)
 		for _, p := range r.elementsOf(m, found.of(r, &m.Member), ofBridges[m.Bridge]) {
@@ -80,6 +84,14 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, state Source) error {
 		}
 		return nil
 	})
+}
+
+// leaves tells whether selectors get their sets while there are chains of kinds that are gone. The next one of such a kind takes its chain as it is, which would be without
+// the lines that look into these sets.
+func (t *table) leaves(there *listing) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(t.sets)), func(set string) bool {
+		return there.sets[set] == nil && strings.HasPrefix(set, selectorPrefix)
+	}) && slices.ContainsFunc(slices.Collect(maps.Keys(there.chains)), func(chain string) bool { return t.chains[chain] == nil })
 }
 
 // fill fills the sets that were not there.

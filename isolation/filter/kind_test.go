@@ -70,3 +70,31 @@ func TestRootFirstOfItsNetwork(t *testing.T) {
 		return nil
 	})
 }
+
+// TestRootFirstBesideKindsThatAreGone: a chain that the last attachment of a kind has left behind gets the lines that are about the first one of another
+// kind, too: the next one of the former kind finds it and takes it as it is.
+func TestRootFirstBesideKindsThatAreGone(t *testing.T) {
+	roottest.Require(t)
+	selects := func(job string) isolation.Selector { return isolation.Selector{Job: job} }
+	rules := isolation.Rules{
+		Allow:  []isolation.Allow{{Name: "web reaches db", From: selects("web"), To: selects("db")}},
+		Egress: []isolation.Egress{{Name: "batch", From: selects("batch"), To: selects("web")}},
+	}
+	web, other := member(1, "web", "s", isolation.Strict, "br0"), member(2, "other", "s", isolation.Strict, "br0")
+	for number, job := range []string{"db", "batch"} {
+		netnstest.Run(t, func() error {
+			addBridges(t, bridgesOf...)
+			gone := member(3+number, job, "s", isolation.Strict, "br0")
+			state := filter.State{Rules: rules}
+			add := func(m filter.Member) error {
+				state.Members = append(slices.Clone(state.Members), m)
+				return kernel.Add(t.Context(), rules, m, source(state))
+			}
+			err := errors.Join(add(other), add(gone), kernel.Remove(t.Context(), rules, gone))
+			state.Members = state.Members[:1]
+			err = errors.Join(err, add(web), add(gone))
+			requireComplete(t, state)
+			return err
+		})
+	}
+}

@@ -60,11 +60,15 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 	if !hasTables {
 		return nil
 	}
-	if err := stopAnswering(s, &m); err != nil { // before it is unknown which bridges the host answers on
+	wasApart, err := stopAnswering(s, &m) // before it is unknown which bridges the host answers on
+	if err != nil {
 		return err
 	}
 	if err = removeKnown(s, prepare(rules, false), &m); errors.Is(err, unix.ENOENT) {
 		err = removeFound(s, m.ID)
+	}
+	if err == nil && wasApart { // the others that were apart may have gone meanwhile
+		err = unrouteUnused(s, &m)
 	}
 	if err == nil {
 		err = forgetFlows(s, &m)

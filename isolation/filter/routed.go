@@ -5,6 +5,7 @@ package filter
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,6 +60,22 @@ func (h *host) route() error {
 			continue
 		}
 		failed = errors.Join(failed, setRouted(bridgeName, true), proxyMissing(bridgeName, addresses))
+	}
+	return failed
+}
+
+// unroute removes what the bridges do not need any more.
+func (h *host) unroute(ctx context.Context, before map[netfilter.Family]*listing) (failed error) {
+	for _, bridgeName := range before[netfilter.Bridge].bridges() {
+		if h.bridges[bridgeName] {
+			continue
+		}
+		s, err := netfilter.Dial(ctx)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		failed = errors.Join(failed, unroute(bridgeName, before[netfilter.INet].membersOn(bridgeName)), routeAgain(s, bridgeName, ""))
+		_ = s.Close() // nothing is left to send
 	}
 	return failed
 }
@@ -186,35 +203,67 @@ func answerFor(m *Member) error {
 }
 
 // stopAnswering ends what the host answers for an attachment, and for all of its bridge if it is the last one that is apart there. Where none
-// is, what the host answers is the operator's.
-func stopAnswering(s *netfilter.Socket, m *Member) error {
+// is, what the host answers is the operator's, and wasApart is false.
+func stopAnswering(s *netfilter.Socket, m *Member) (wasApart bool, err error) {
 	if m.Bridge == "" || !isRouted(m.Bridge) {
-		return nil
+		return false, nil
 	}
+	here, others, err := apartOn(s, m.Bridge, m.ID)
+	switch {
+	case err != nil || here == 0:
+		return false, err
+	case others == 0:
+		return true, unrouteUnused(s, m)
+	}
+	return true, stopAnsweringFor(s, m)
+}
+
+// apartOn returns how many attachments are apart on a bridge, and how many of them are others than one.
+func apartOn(s *netfilter.Socket, bridgeName, id string) (here, others int, err error) {
 	found, err := s.Elements(&netfilter.Table{Family: netfilter.Bridge, Name: name}, apart)
-	if err != nil {
-		return err
-	}
-	here, others := 0, 0
 	for _, e := range found {
-		if strings.HasSuffix(e.Comment, onBridge+m.Bridge) {
+		if strings.HasSuffix(e.Comment, onBridge+bridgeName) {
 			here++
-			if ownerOf(e) != ownerText(m.ID) {
+			if ownerOf(e) != ownerText(id) {
 				others++
 			}
 		}
 	}
-	switch {
-	case here == 0:
-		return nil
-	case others == 0:
-		found, err := s.Elements(&netfilter.Table{Family: netfilter.INet, Name: name}, members+ip6.suffix)
-		if err != nil {
-			return err
-		}
-		return unroute(m.Bridge, append(addressesOn(m.Bridge, slices.Values(found)), m.Addresses...))
+	return here, others, err
+}
+
+// unrouteUnused has the host answer for none on the bridge of an attachment that goes, unless another one is apart there.
+func unrouteUnused(s *netfilter.Socket, m *Member) error {
+	if _, others, err := apartOn(s, m.Bridge, m.ID); err != nil || others > 0 {
+		return err
 	}
-	return stopAnsweringFor(s, m)
+	addresses, err := memberAddresses(s, m.Bridge)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unroute(m.Bridge, append(addresses, m.Addresses...)), routeAgain(s, m.Bridge, m.ID))
+}
+
+// routeAgain has the host answer on a bridge where it has just ended that, if another attachment than one that goes is apart there by now: before that it may have
+// found that the host answers.
+func routeAgain(s *netfilter.Socket, bridgeName, gone string) error {
+	if _, others, err := apartOn(s, bridgeName, gone); err != nil || others == 0 {
+		return err
+	}
+	if err := setRouted(bridgeName, true); err != nil {
+		return err
+	}
+	addresses, err := memberAddresses(s, bridgeName)
+	if err != nil {
+		return err
+	}
+	return proxyMissing(bridgeName, addresses)
+}
+
+// memberAddresses returns the addresses of IPv6 that attachments to a bridge have in the tables.
+func memberAddresses(s *netfilter.Socket, bridgeName string) ([]netip.Addr, error) {
+	found, err := s.Elements(&netfilter.Table{Family: netfilter.INet, Name: name}, members+ip6.suffix)
+	return addressesOn(bridgeName, slices.Values(found)), err
 }
 
 func stopAnsweringFor(s *netfilter.Socket, m *Member) error {

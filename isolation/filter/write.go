@@ -103,6 +103,9 @@ func (f Kernel) Add(ctx context.Context, rules isolation.Rules, m Member, state 
 	if err != nil {
 		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
 	}
+	if m.isApart(r.kindOf(&m.Member)) && !isRouted(m.Bridge) { // the last one of its bridge has gone meanwhile
+		return f.Apply(ctx, with(m, state))
+	}
 	return answerFor(&m)
 }
 
@@ -189,10 +192,5 @@ func (Kernel) Apply(ctx context.Context, state Source) error {
 	if err != nil {
 		return err
 	}
-	for _, bridgeName := range before[netfilter.Bridge].bridges() {
-		if !h.bridges[bridgeName] {
-			err = errors.Join(err, unroute(bridgeName, before[netfilter.INet].membersOn(bridgeName)))
-		}
-	}
-	return errors.Join(err, h.route())
+	return errors.Join(h.unroute(ctx, before), h.route())
 }

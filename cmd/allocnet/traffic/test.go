@@ -46,7 +46,7 @@ type testedJSON struct {
 	Port string `json:"port"`
 	// Published is whether the port is a published one, and To where it leads to.
 	Published bool `json:"published,omitempty"`
-	// Rule is which of those of docs/isolation.md decides; 0: none, since the host does not see it.
+	// Rule is which of those of docs/isolation.md decides. 0 if it is allowed: none, since the host does not see it.
 	Rule int `json:"rule"`
 	// By is the rule of the file, and Line its line. Empty: none decides.
 	By   string `json:"by,omitempty"`
@@ -110,9 +110,9 @@ func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, filters f
 }
 
 func (t testedJSON) print(w io.Writer, on cli.Terminal) error {
-	by := "inside"
-	if t.Rule > 0 {
-		by = fmt.Sprintf("rule %d", t.Rule)
+	by := fmt.Sprintf("rule %d", t.Rule)
+	if t.Allowed && t.Rule == 0 {
+		by = "inside"
 	}
 	table := cli.Table{{verdict(t.Allowed), cli.Text(fmt.Sprintf("%s to %s, %s", t.From, t.To, t.Port))}, {cli.Text(by), cli.Text(t.Reason)}, {cli.Text("filters"), cli.Text(t.Filters.String())}}
 	return table.Print(w, on.Colours)

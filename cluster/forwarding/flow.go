@@ -41,6 +41,9 @@ type Fate struct {
 // noLink is the name of no interface: rules about one are not met.
 const noLink = "/"
 
+// ownLink is the interface by which the host gets what it sends to itself: it filters that twice.
+const ownLink = "lo"
+
 // FateOf follows the first packet of a flow through the filters of which CollectFilters has read the rules. An accept in one chain does not
 // override a drop in another.
 func (f *Facts) FateOf(flow Flow) Fate {
@@ -60,6 +63,13 @@ func (f *Facts) FateOf(flow Flow) Fate {
 		if flow.Hook != Output {
 			for _, chain := range s.base[prerouting] {
 				s.follows(chain, flow.arriving(s.priorities[chain]), &fate)
+			}
+		}
+		if flow.Hook == Input && flow.FromLink == ownLink {
+			sent := flow
+			sent.Hook, sent.ToLink = Output, ownLink
+			for _, chain := range s.base[Output] {
+				s.follows(chain, sent.packet(), &fate)
 			}
 		}
 		for _, chain := range s.base[flow.Hook] {

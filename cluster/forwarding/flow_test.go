@@ -146,6 +146,14 @@ func TestFlowHooks(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", hook, got, want)
 		}
 	}
+	own := webFlow()
+	own.Hook, own.FromLink, own.ToLink = Input, "lo", ""
+	for condition, want := range map[string]string{"": "drop", `{"match": {"op": "==", "left": {"meta": {"key": "oifname"}}, "right": "lo"}}, `: "drop", `{"match": {"op": "==", "left": {"meta": {"key": "oifname"}}, "right": "up0"}}, `: "pass"} {
+		text := `{"nftables": [` + chain("out", "output", "filter", "accept") + `, {"rule": {"chain": "out", "expr": [` + condition + `{"drop": null}]}}]}`
+		if got := mustParse(t, "inet", text).FateOf(own); fateText(got) != want {
+			t.Errorf("from the host to itself, %s: %+v, want %s", condition, got, want)
+		}
+	}
 	f := &Facts{rulesets: []*ruleset{parseIptables(cleanup.Listing{Program: "ip6tables-nft", IPv6: true, Text: iptablesSave(":FORWARD DROP [0:0]")})}}
 	if got := f.FateOf(webFlow()); fateText(got) != "pass" {
 		t.Errorf("IPv4 through rules of IPv6: %+v", got)

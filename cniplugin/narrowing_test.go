@@ -42,3 +42,14 @@ func TestNarrowingArgs(t *testing.T) {
 		}
 	}
 }
+
+// TestNarrowingBehindOthers: behind other plugins, whose main network would have all of its traffic, a job that narrows it is refused, with networks and without.
+func TestNarrowingBehindOthers(t *testing.T) {
+	for _, test := range []struct{ args, cni string }{
+		{"ingress=none", `{}`}, {"networks=a;egress=none", `{}`}, {"", `{"ingress": "5432/tcp"}`},
+	} {
+		r := request{args: &skel.CmdArgs{ContainerID: "a1", Args: test.args}, conf: good(t, `"args": {"cni": `+test.cni+`}`)}
+		_, err := r.setup()
+		requireError(t, err, types.ErrInvalidNetworkConfig, "ingress and egress: the main network is that of the plugins before this one")
+	}
+}

@@ -189,7 +189,9 @@ func (r *request) setup() (hook.Request, error) {
 	if s.Narrowing, err = narrowing(args, r.conf); err != nil {
 		return s, err
 	}
-	s.Primary = r.primary()
+	if s.Primary = r.primary(); s.Primary == nil && s.Narrowing != (selection.Narrowing{}) {
+		return s, refuse(types.ErrInvalidNetworkConfig, "ingress and egress: the main network is that of the plugins before this one, which narrow nothing: omit both, or use a conflist whose main network is allocnet's")
+	}
 	// A default network that the job selects itself is not attached twice.
 	s.Defaults = slices.DeleteFunc(slices.Clone(r.conf.defaults), func(e selection.Element) bool {
 		return slices.ContainsFunc(s.Networks, func(named selection.Element) bool { return named.Name == e.Name })

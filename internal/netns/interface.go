@@ -33,6 +33,8 @@ type Interface struct {
 	// Advertised are those of them that it has by router advertisements, as the kernel makes them of its MAC or a secret: neither
 	// temporary ones nor those that are still searched for duplicates. A program inside can add others that look like them.
 	Advertised []netip.Prefix
+	// Published are those of them that Publish has added, if it is of the caller's namespace: they are for the ports of one allocation.
+	Published []netip.Addr
 	// Link is the index of its master or its peer; 0 if it has none.
 	Link int
 	// LinkOutside is whether that is in another namespace.
@@ -264,7 +266,17 @@ func LinkMAC(name string) (mac string, ok bool, err error) {
 
 // OwnInterfaces returns the interfaces of the caller's namespace, sorted by name.
 func OwnInterfaces() ([]Interface, error) {
-	return (&Namespace{path: "this network namespace", link: &netlink.Handle{}}).Interfaces()
+	list, err := (&Namespace{path: "this network namespace", link: &netlink.Handle{}}).Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	published, err := Published()
+	for address, name := range published {
+		if at := Index(list, name); at >= 0 {
+			list[at].Published = append(list[at].Published, address)
+		}
+	}
+	return list, err
 }
 
 // OwnAddressed returns those interfaces of the caller's namespace that have addresses of subnets of scope global: a host may have

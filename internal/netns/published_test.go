@@ -6,6 +6,7 @@ package netns
 import (
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,9 @@ func TestRootPublish(t *testing.T) {
 		}
 		if used, err := Addresses(); err != nil || used[address] != "pub0" {
 			t.Errorf("%s is in use on %q, %v", address, used[address], err)
+		}
+		if own, err := OwnInterfaces(); err != nil || !slices.Equal(own[Index(own, "pub0")].Published, []netip.Addr{address}) || len(own[Index(own, "pub1")].Published) > 0 {
+			t.Errorf("interfaces: %+v, %v", own, err)
 		}
 		if got := run("ip route get 192.0.2.9; ip route get 2001:db8:2::51"); strings.Contains(got, "src "+text+" ") {
 			t.Errorf("the host sends with it: %s", got)

@@ -78,7 +78,8 @@ func onBoth[T comparable](ports []T, interfaces []netns.Interface, hostIP func(*
 }
 
 // otherFamily returns the addresses of the other family of the interface that has an address: none for those of the loopback
-// interface, from which IPv6 packets do not leave, and for all addresses, which are of both.
+// interface, from which IPv6 packets do not leave, and for all addresses, which are of both. Those that are published for another
+// allocation are its alone, and move with it.
 func otherFamily(hostIP string, interfaces []netns.Interface) (others []string) {
 	address, err := netip.ParseAddr(hostIP)
 	if address = address.Unmap(); err != nil || address.IsLoopback() {
@@ -95,8 +96,8 @@ func otherFamily(hostIP string, interfaces []netns.Interface) (others []string) 
 			continue
 		}
 		for _, p := range i.Addresses {
-			if p.Addr().Is4() != address.Is4() && !p.Addr().IsLoopback() {
-				others = append(others, p.Addr().String())
+			if a := p.Addr(); a.Is4() != address.Is4() && !a.IsLoopback() && !slices.Contains(i.Published, a) {
+				others = append(others, a.String())
 			}
 		}
 	}

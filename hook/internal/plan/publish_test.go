@@ -17,7 +17,7 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// addressedHost has eth0 with addresses of both families, and eth1 with one.
+// addressedHost has eth0 with addresses of both families, of which one is published for another allocation, and eth1 with one.
 type addressedHost struct{ kernel.Host }
 
 func (addressedHost) Interfaces() ([]netns.Interface, error) {
@@ -28,7 +28,9 @@ func (addressedHost) Interfaces() ([]netns.Interface, error) {
 		}
 		return i
 	}
-	return []netns.Interface{of("lo", "127.0.0.1/8", "203.0.113.10/32", "::1/128", "2001:db8:25::1/128"), of("eth0", "192.0.2.1/24", "2001:db8::1/64", "2001:db8::2/64"), of("eth1", "198.51.100.1/24")}, nil
+	eth0 := of("eth0", "192.0.2.1/24", "2001:db8::1/64", "2001:db8::2/64", "2001:db8::50/128")
+	eth0.Published = []netip.Addr{netip.MustParseAddr("2001:db8::50")}
+	return []netns.Interface{of("lo", "127.0.0.1/8", "203.0.113.10/32", "::1/128", "2001:db8:25::1/128"), eth0, of("eth1", "198.51.100.1/24")}, nil
 }
 
 // TestPublishBoth: ports are published on the other family of the same interface, too.

@@ -140,7 +140,7 @@ func TestPublishAddress(t *testing.T) {
 	one.requireForeignKept()
 }
 
-// requireRepaired: an address that something has removed comes back.
+// requireRepaired: an address that something has removed comes back, and what is attached again has had it all the time: others wait.
 func (h *host) requireRepaired(id string) {
 	h.Helper()
 	sandbox.Run(h, "ip", "-n", h.namespace, "address", "delete", "192.0.2.50/32", "dev", "eth0")
@@ -150,6 +150,19 @@ func (h *host) requireRepaired(id string) {
 	h.must("repair", id)
 	h.must("check", id)
 	sandbox.Eventually(h, "the repaired address answers", func() bool { return answers(id) })
+	before := h.shared()
+	sandbox.Run(h, "ip", "-n", id, "link", "delete", "eth0")
+	h.must("repair", "--reattach", id)
+	h.must("check", id)
+	if after := h.shared(); after != before {
+		h.Errorf("while %s was attached again, others could have taken its address: the store has\n%s\nafter\n%s", id, after, before)
+	}
+}
+
+// shared is what the store has of the published IPv4 address.
+func (h *host) shared() string {
+	h.Helper()
+	return sandbox.Run(h, "sh", "-ec", "grep -rh 192.0.2.50 "+h.state+"/ipam/store/")
 }
 
 // requireForeignKept: an address that something else has given to the host is not published, and stays.

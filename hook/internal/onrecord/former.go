@@ -28,6 +28,9 @@ func ListToRun(recorded *libcni.NetworkConfigList, a state.Attachment) (*libcni.
 	if err := keepAddresses(list); err != nil || !IsReattached(a) {
 		return list, err
 	}
+	if err := keepPublished(list); err != nil {
+		return nil, err
+	}
 	section, values, err := formerArgs(list, a)
 	if err != nil || values == nil {
 		return list, err
@@ -60,6 +63,24 @@ func formerArgs(list *libcni.NetworkConfigList, a state.Attachment) (section str
 		}
 	}
 	return "", nil, nil
+}
+
+// keepPublished has DEL keep the addresses that the host has for ports, for the ADD that follows: another host that waits for them would
+// take them meanwhile, and what runs here would be left without its network.
+func keepPublished(list *libcni.NetworkConfigList) (err error) {
+	for i, p := range list.Plugins {
+		var conf struct {
+			PublishAddress json.RawMessage `json:"publishAddress"`
+		}
+		if json.Unmarshal(p.Bytes, &conf) != nil || conf.PublishAddress == nil {
+			continue
+		}
+		args := withArgs(p.Bytes, "allocnet", map[string]any{"keepAddresses": true})
+		if list.Plugins[i], err = libcni.InjectConf(p, map[string]any{"args": args}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withArgs returns the key "args" of a plugin configuration with these values in one of its sections.

@@ -28,11 +28,24 @@ type floating struct {
 // ownIPAM is the type of the IPAM plugin of the pool.
 const ownIPAM = "allocnet-ipam"
 
-// call returns that of the IPAM plugin.
+// call returns that of the IPAM plugin. A repair has it keep the addresses from DEL to ADD.
 func (f *floating) call(ctx context.Context, c *plugin.Call) (*plugin.Call, error) {
+	var asked struct {
+		Args struct {
+			Allocnet struct {
+				KeepAddresses bool `json:"keepAddresses"`
+			} `json:"allocnet"`
+		} `json:"args"`
+	}
+	if err := json.Unmarshal(c.Config, &asked); err != nil {
+		return nil, err
+	}
+	own := map[string]any{"publish": f.Addresses}
+	if asked.Args.Allocnet.KeepAddresses {
+		own["keepAddresses"] = true
+	}
 	config, err := json.Marshal(map[string]any{
-		"cniVersion": c.Version, "name": c.Network, "type": "portmap", "ipam": f.IPAM,
-		"args": map[string]any{"allocnet": map[string]any{"publish": f.Addresses}},
+		"cniVersion": c.Version, "name": c.Network, "type": "portmap", "ipam": f.IPAM, "args": map[string]any{"allocnet": own},
 	})
 	call := *c
 	call.Ctx, call.Config = ctx, config

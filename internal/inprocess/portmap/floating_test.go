@@ -5,6 +5,7 @@ package portmap
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -24,9 +25,8 @@ import (
 type fakePool struct {
 	// refuses is why it gives none.
 	refuses error
-	// asked has the configurations of ADD, and freed is how often DEL was called.
-	asked []string
-	freed int
+	// asked has the configurations of ADD, and freed those of DEL.
+	asked, freed []string
 }
 
 func (p *fakePool) ipam(name string) (plugin.Type, bool) {
@@ -35,7 +35,7 @@ func (p *fakePool) ipam(name string) (plugin.Type, bool) {
 			p.asked = append(p.asked, string(c.Config))
 			return &current.Result{CNIVersion: "1.0.0", IPs: []*current.IPConfig{{Address: net.IPNet{IP: net.IPv4(192, 0, 2, 50), Mask: net.CIDRMask(24, 32)}}}}, p.refuses
 		},
-		Del: func(*plugin.Call) error { p.freed++; return nil },
+		Del: func(c *plugin.Call) error { p.freed = append(p.freed, string(c.Config)); return nil },
 	}, name == "allocnet-ipam"
 }
 
@@ -67,8 +67,15 @@ func TestFloating(t *testing.T) {
 		t.Errorf("without ports: %v, and the pool is asked for %v", err, p.asked)
 	}
 	c = call(floatingPorts)
-	if err := del(c); err != nil || p.freed != 0 {
-		t.Errorf("before the rules are removed: %v, freed %d times", err, p.freed)
+	if err := del(c); err != nil || len(p.freed) > 0 {
+		t.Errorf("before the rules are removed: %v, freed %v", err, p.freed)
+	}
+	for _, keeps := range []bool{false, true} { // a repair has the pool keep them until ADD
+		c = call(strings.Replace(floatingPorts, `"publishAddress"`, fmt.Sprintf(`"args": {"allocnet": {"keepAddresses": %v}}, "publishAddress"`, keeps), 1))
+		later, err := (&floating{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.50")}}).call(c.Ctx, c)
+		if err != nil || strings.Contains(string(later.Config), `"keepAddresses":true`) != keeps {
+			t.Errorf("kept: %v: the pool is asked for %s, %v", keeps, later.Config, err)
+		}
 	}
 }
 
@@ -85,7 +92,7 @@ func TestRootFloating(t *testing.T) {
 		run("ip link add pub0 type veth peer name pub1; ip link set pub0 up; ip link set pub1 up")
 		p := &fakePool{}
 		f := &floating{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.50"), netip.MustParseAddr("2001:db8:2::50")}, Interface: "pub0", IPAM: []byte(`{}`)}
-		c := &plugin.Call{Ctx: t.Context(), Version: "1.0.0", IPAM: p.ipam, Repair: &remedy.Repair{}}
+		c := &plugin.Call{Ctx: t.Context(), Version: "1.0.0", Config: []byte("{}"), IPAM: p.ipam, Repair: &remedy.Repair{}}
 		require := func(when string, missing int) {
 			t.Helper()
 			err := f.check()

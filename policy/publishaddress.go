@@ -94,12 +94,15 @@ func CheckPublishAddress(n *cniconf.Network, whyPlugins func(*cniconf.Network) e
 	fail := func(reason string) error {
 		return refuse(fmt.Errorf("policy in %s: publishAddress: network %q cannot have it: %s", rules.File, n.Name, reason))
 	}
+	hasEnd := func(p cniconf.Plugin) bool { return slices.Contains(withEnd, p.Type) }
 	samePool := func(p cniconf.Pool) bool { return p.Shared != nil && p.Shared.Pool == rules.PublishAddress.pool.Pool }
 	switch {
 	case rules.Publish != "":
 		return fail(fmt.Sprintf("publish %q is about addresses of the host: remove one of them", rules.Publish))
 	case !slices.ContainsFunc(n.Chain(), cniconf.Plugin.MapsPorts):
 		return fail(`no plugin portmap of it declares the capability "portMappings"`)
+	case !slices.ContainsFunc(n.Chain(), hasEnd):
+		return fail("its interfaces have no end on the host, which would have the address while no port answers: want the plugin bridge or ptp")
 	case slices.ContainsFunc(n.Pools(), samePool):
 		return fail(fmt.Sprintf("its attachments have addresses of pool %q, too: want another pool for them", rules.PublishAddress.pool.Pool))
 	}

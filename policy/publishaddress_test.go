@@ -78,6 +78,7 @@ func TestCheckPublishAddress(t *testing.T) {
 		{publishExample, portmapPlugin, executed, "a reason"},
 		{publishExample, `{"type": "bridge"}`, inProcess, "portmap"},
 		{publishExample, `{"type": "bridge"}, {"type": "portmap"}`, inProcess, "portMappings"},
+		{publishExample, `{"type": "macvlan", "master": "eth0"}, {"type": "portmap", "capabilities": {"portMappings": true}}`, inProcess, "want the plugin bridge or ptp"},
 		{publishExample, `{"type": "bridge", "ipam": {` + publishPool + `}}, {"type": "portmap", "capabilities": {"portMappings": true}}`, inProcess, "another pool"},
 		{strings.Replace(publishExample, `{`, `{"publish": "both", `, 1), portmapPlugin, inProcess, "remove one of them"},
 		{`{}`, portmapPlugin, executed, ""},

@@ -21,7 +21,7 @@ func TestDocs(t *testing.T) {
 	m.must("allocnet", "attach", "warm", "--primary", "mgmt") // its bridge stays
 	m.must("allocnet", "detach", "warm")
 	before := m.warm()
-	files := regexp.MustCompile("(?s)<!-- file: (\\S+) -->\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	files := regexp.MustCompile("(?s)`(\\S+)`:\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	commands := regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(files) != 2 || len(commands) != 2 {
 		t.Fatalf("%d files and %d blocks of commands, want 2 of each", len(files), len(commands))

@@ -17,7 +17,7 @@ func TestNetworkd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := regexp.MustCompile("(?s)<!-- file: (/etc/systemd/networkd\\S+) -->\n```\\w+\n(.*?)```").FindStringSubmatch(string(text))
+	file := regexp.MustCompile("(?s)`(/etc/systemd/networkd\\S+)`:\n```\\w+\n(.*?)```").FindStringSubmatch(string(text))
 	if file == nil {
 		t.Fatal("docs/cluster.md has no file of systemd-networkd")
 	}

@@ -39,7 +39,7 @@ func (p page) step(t *testing.T, mark string) string {
 // files returns the files of a page by their paths.
 func (p page) files() map[string]string {
 	files := map[string]string{}
-	for _, m := range regexp.MustCompile("(?s)<!-- file: (\\S+) -->\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(p), -1) {
+	for _, m := range regexp.MustCompile("(?s)`(\\S+)`:\n```\\w+\n(.*?)```").FindAllStringSubmatch(string(p), -1) {
 		files[m[1]] = m[2]
 	}
 	return files

@@ -110,7 +110,7 @@ func TestLongIfupdown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := regexp.MustCompile("(?s)<!-- file: (/etc/network/interfaces) -->\n```\\w*\n(.*?)```").FindStringSubmatch(string(text))
+	file := regexp.MustCompile("(?s)`(/etc/network/interfaces)`:\n```\\w*\n(.*?)```").FindStringSubmatch(string(text))
 	if file == nil {
 		t.Fatal("docs/repair.md has no file of ifupdown")
 	}

@@ -7,6 +7,10 @@
 # Usage: SIGNING_KEY=/FILE dist/gpg.sh ARGUMENTS-OF-GPG
 set -euo pipefail
 
+if [ -z "${SIGNING_KEY-}" ]; then
+	echo "SIGNING_KEY is not set, want the absolute path of the file of a secret key" >&2
+	exit 1
+fi
 for variable in SIGNING_KEY SIGNING_PASSPHRASE; do
 	case ${!variable-} in
 	/* | "") ;;

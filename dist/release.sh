@@ -25,6 +25,10 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 commit=$(git rev-parse HEAD)
 architectures=${ARCHITECTURES:-amd64 arm64}
 export VERSION=$version SOURCE_DATE_EPOCH
+# A key that cannot be used is an error before anything is built, as is a passphrase alone.
+if [ -n "${SIGNING_KEY:-}${SIGNING_PASSPHRASE:-}" ]; then
+	dist/gpg.sh --sign </dev/null >/dev/null
+fi
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 

@@ -385,6 +385,21 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// TestNothingLeft: an empty meta, which would narrow nothing, is refused as it is where the agent reads it.
+func TestNothingLeft(t *testing.T) {
+	for _, key := range []string{"ingress", "egress"} {
+		task := taskOf(t, map[string]network{"storage": {}})
+		task.Env = map[string]string{"NOMAD_META_ALLOCNET_" + strings.ToUpper(key): ""}
+		var config taskConfig
+		if err := decode(task.GetMsgpackDriverConfig(), &config); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := requestOf(task, config); err == nil || !strings.HasPrefix(err.Error(), "meta allocnet."+key+": is empty: want") {
+			t.Errorf("%s: %+v, %v", key, r.Narrowing, err)
+		}
+	}
+}
+
 // TestRootInterfaceGone: the task fails with the reason.
 func TestRootInterfaceGone(t *testing.T) {
 	roottest.Require(t)

@@ -134,18 +134,31 @@ func requestOf(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
 	if err != nil {
 		return hook.Request{}, err
 	}
+	left, err := narrowing(c)
+	if err != nil {
+		return hook.Request{}, err
+	}
 	return hook.Request{
 		ID: c.GetAllocId(), Task: c.GetName(), Netns: isolation.GetPath(), Networks: elements, Ports: ports,
 		Identity: policy.Identity{Namespace: c.GetNamespace(), Job: c.GetJobId(), Group: c.GetTaskGroupName()}, Args: indexArgs(c),
-		Narrowing: narrowing(c),
+		Narrowing: left,
 	}, nil
 }
 
 // narrowing is what the job leaves of its traffic by its meta, which Nomad passes in the environment only. The task's block env can replace it:
 // it has the same author.
-func narrowing(c *proto.TaskConfig) allocation.Narrowing {
-	env := c.GetEnv()
-	return allocation.Narrowing{Ingress: env["NOMAD_META_ALLOCNET_INGRESS"], Egress: env["NOMAD_META_ALLOCNET_EGRESS"]}
+func narrowing(c *proto.TaskConfig) (n allocation.Narrowing, err error) {
+	for _, meta := range []struct {
+		key, name string
+		text      *string
+	}{{"allocnet.ingress", "NOMAD_META_ALLOCNET_INGRESS", &n.Ingress}, {"allocnet.egress", "NOMAD_META_ALLOCNET_EGRESS", &n.Egress}} {
+		text, given := c.GetEnv()[meta.name]
+		if given && text == "" {
+			return n, fmt.Errorf("meta %s: is empty: want what is left, as in \"5432/tcp\", or none, or omit it", meta.key)
+		}
+		*meta.text = text
+	}
+	return n, nil
 }
 
 // indexArgs returns the CNI argument that has the index of the allocation in its group, which

@@ -54,6 +54,9 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
+	if err := p.refusePublished(f.Host); err != nil {
+		return err
+	}
 	published, element, err := p.publishBoth(ports, f.Host)
 	if err != nil {
 		return err

@@ -54,6 +54,26 @@ func publishOn(addresses []netip.Addr, ports []portmap.Port, element selection.E
 	return assigned, element, nil
 }
 
+// refusePublished refuses chosen ports on an address that the host has for another allocation, which has all its ports.
+func (p *Attachment) refusePublished(host Host) error {
+	hasHostIP := func(c allocation.ChosenPort) bool { return c.HostIP != "" }
+	if !slices.ContainsFunc(p.Element.PortMappings, hasHostIP) {
+		return nil
+	}
+	interfaces, err := host.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, c := range p.Element.PortMappings {
+		address, err := netip.ParseAddr(c.HostIP)
+		isPublished := func(i netns.Interface) bool { return slices.Contains(i.Published, address.Unmap()) }
+		if err == nil && slices.ContainsFunc(interfaces, isPublished) {
+			return &RequestError{"hostIP", c.HostIP, "the host has it for the ports of another allocation (publishAddress): choose another address"}
+		}
+	}
+	return nil
+}
+
 func publishedElsewhere(hostIP string, addresses []netip.Addr) error {
 	return &RequestError{"hostIP", hostIP, fmt.Sprintf("the network publishes ports on %v: omit it", addresses)}
 }

@@ -86,3 +86,14 @@ func TestPublishOn(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusePublished: a job does not choose the address that the host has for another allocation, however it writes it.
+func TestRefusePublished(t *testing.T) {
+	host := addressedHost{kernel.NewHost()}
+	for hostIP, want := range map[string]bool{"2001:db8::50": true, "2001:0db8:0:0::50": true, "2001:db8::1": false, "192.0.2.1": false, "": false} {
+		a := &Attachment{Element: selection.Element{PortMappings: []allocation.ChosenPort{{}, {HostIP: hostIP}}}}
+		if err := a.refusePublished(host); (err != nil) != want {
+			t.Errorf("%q: %v", hostIP, err)
+		}
+	}
+}

@@ -100,7 +100,7 @@ The exit code is 1 if a file is invalid, a plugin or a master is missing, or a n
 not ready.
 
 READY is yes if the network can be attached: its file is valid, its plugins are there, and
-report so where CNI 1.1 lets them (STATUS). Else the reason is below. "for jobs" is a
+report so where CNI 1.1 lets them (STATUS). Else the reason is below. "for jobs" is a ready
 conflist of allocnet-cni: jobs name it, as mode = "cni/NAME", and nothing else attaches it.
 
 SUBNETS are those of host-local and allocnet-ipam. On a terminal without room the table has

@@ -75,6 +75,18 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestNotForJobs: a conflist of allocnet-cni that says that it is not ready, as for a key that it does not know, is not for jobs.
+func TestNotForJobs(t *testing.T) {
+	o := offering(t, func(*cniconf.Network) error { return errors.New("unknown key") })
+	n, err := o.catalog.Lookup("multi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := o.describe(n, nil); got.Ready == forJobs || got.Ready == isReady || !strings.Contains(got.Problem, "unknown key") {
+		t.Errorf("%s, %q, want why it is not ready", got.Ready, got.Problem)
+	}
+}
+
 // TestNotOffered: what jobs name is shown, and is no network to attach.
 func TestNotOffered(t *testing.T) {
 	o := offering(t, func(*cniconf.Network) error { return hook.ErrNoStatus })

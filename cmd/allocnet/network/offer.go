@@ -109,11 +109,11 @@ func (o offer) describe(n *cniconf.Network, err error) networkJSON {
 	if why := o.engine.WhyPlugins(n); why != nil {
 		network.Executor, network.WhyPlugins = state.Plugins, why.Error()
 	}
-	switch {
-	case err == nil && n.IsOwn():
-		network.Ready = forJobs
-	case err == nil:
+	if err == nil {
 		network.Ready, err = readiness(o.ready(n))
+	}
+	if err == nil && n.IsOwn() {
+		network.Ready = forJobs
 	}
 	network.Problem, network.Warnings = cli.ErrorText(err), o.engine.Warnings(n)
 	return network

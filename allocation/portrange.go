@@ -6,7 +6,6 @@ package allocation
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -67,19 +66,24 @@ func (r PortRange) String() string {
 // Ranges returns mappings for people: those of consecutive ports are one. Plugins have one for each port, and so has a job with
 // a label for each.
 func Ranges(mappings []PortMapping) (ranges []PortMapping) {
+	next := map[successor]int{} // of each range
 	for _, m := range mappings {
-		at := slices.IndexFunc(ranges, func(r PortMapping) bool { return r.isContinuedBy(m) })
-		if at < 0 {
+		key := successor{m.HostIP, m.Protocol, int(m.HostPort), int(m.ContainerPort)}
+		at, ok := next[key]
+		if ok {
+			ranges[at].LastHostPort = max(m.HostPort, m.LastHostPort)
+		} else {
+			at = len(ranges)
 			ranges = append(ranges, m)
-			continue
 		}
-		ranges[at].LastHostPort = max(m.HostPort, m.LastHostPort)
+		delete(next, key)
+		next[successor{m.HostIP, m.Protocol, ranges[at].HostPorts().Last + 1, ranges[at].ContainerPorts().Last + 1}] = at
 	}
 	return ranges
 }
 
-// isContinuedBy tells whether the ports of another mapping are those after this one's, on both sides.
-func (m PortMapping) isContinuedBy(next PortMapping) bool {
-	return m.HostIP == next.HostIP && m.Protocol == next.Protocol &&
-		int(next.HostPort) == m.HostPorts().Last+1 && int(next.ContainerPort) == m.ContainerPorts().Last+1
+// successor is where a mapping begins that continues a range. A job may have thousands of ports.
+type successor struct {
+	hostIP, protocol string
+	host, container  int
 }

@@ -74,3 +74,14 @@ func TestRanges(t *testing.T) {
 		}
 	}
 }
+
+// TestRangesOfMany: ports that are in no range cost little, else this takes minutes: the author of a job decides how many there are.
+func TestRangesOfMany(t *testing.T) {
+	var mappings []PortMapping
+	for i := range int32(60000) {
+		mappings = append(mappings, PortMapping{HostPort: 1000 + i, ContainerPort: 60000 - i, Protocol: "tcp"})
+	}
+	if got := Ranges(mappings); !slices.Equal(got, mappings) {
+		t.Errorf("%d ranges, want each of the %d ports", len(got), len(mappings))
+	}
+}

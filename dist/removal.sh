@@ -22,6 +22,11 @@ detach)
 	# These services would run on without their networks.
 	if [ -d /run/systemd/system ]; then
 		systemctl stop 'allocnet@*.service'
+		/usr/bin/allocnet status -q | while read -r id; do # and those of "allocnet systemd-run"
+			case $(systemctl show --property ExecStopPost --value -- "$id.service") in
+			*" /usr/bin/allocnet detach $id "*) systemctl stop -- "$id.service" ;;
+			esac
+		done
 	fi
 	/usr/bin/allocnet detach --all >&2 || refuse "an allocation cannot be detached."
 	;;
@@ -36,4 +41,9 @@ esac
 attached=$(/usr/bin/allocnet status -q) || refuse "its records cannot be read."
 if [ -n "$attached" ]; then
 	refuse "these allocations are attached:" "$attached"
+fi
+
+# The daemon for DHCP, if it was enabled, would run on without its units.
+if [ -d /run/systemd/system ]; then
+	systemctl stop allocnet-cni-dhcp.socket allocnet-cni-dhcp.service
 fi

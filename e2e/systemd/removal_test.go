@@ -18,13 +18,14 @@ var ownFiles = regexp.MustCompile(`(?m)^/var/lib/allocnet/.*\n`)
 // is refused, and the second, with ALLOCNET_REMOVE=detach, leaves nothing of both.
 func (m *machine) requireRemoval(remove, detach string) {
 	m.Helper()
-	m.must("systemctl", "enable", "--now", "allocnet.service", "allocnet.socket")
+	m.must("systemctl", "enable", "--now", "allocnet.service", "allocnet.socket", "allocnet-cni-dhcp.socket")
 	before := ownFiles.ReplaceAllString(m.warm(), "")
 	m.write("/etc/allocnet.d/units/web.hcl", webNetworks)
 	m.write("/etc/systemd/system/web.service", webUnit)
 	m.must("systemctl", "daemon-reload")
 	m.must("systemctl", "start", "web.service")
 	m.must("allocnet", "attach", "job-1", "--primary", "web", "--publish", "8081:80")
+	m.must("allocnet", "systemd-run", "--unit", "another", "--primary", "web", "--", "sleep", "infinity")
 	for _, choice := range []string{"", "no"} {
 		out, code := m.exitCode("env", "ALLOCNET_REMOVE="+choice, "sh", "-c", remove)
 		if code == 0 || !strings.Contains(out, "allocnet is not removed") || choice == "" && !strings.Contains(out, "job-1\nweb\n") {
@@ -36,9 +37,12 @@ func (m *machine) requireRemoval(remove, detach string) {
 	}
 	m.requireServed()
 
+	m.must("mkdir", "/var/lib/allocnet/allocations/killed") // what a killed process left before it wrote a record
 	m.must("sh", "-euxc", detach)
-	if got := m.property("web.service", "ActiveState"); got == "active" {
-		m.Error("the service runs without its networks")
+	for _, unit := range []string{"web.service", "another.service", "allocnet-cni-dhcp.socket"} {
+		if got := m.property(unit, "ActiveState"); got == "active" {
+			m.Errorf("%s is %s without the package", unit, got)
+		}
 	}
 	m.must("rm", "/etc/systemd/system/web.service")
 	after := ownFiles.ReplaceAllString(m.snapshot(), "")

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,13 +156,15 @@ func TestListensAgain(t *testing.T) {
 		l := (&world{}).log()
 		var lines strings.Builder
 		l.config.Logger = hclog.New(&hclog.LoggerOptions{Output: &lines})
-		attempts, lost := 0, make(chan struct{})
+		var attempts atomic.Int32
+		lost := make(chan struct{})
 		l.config.Listen = func(ctx context.Context, listening func(), do func(isolation.DeniedFlow)) error {
-			if attempts++; attempts%4 != 0 {
+			attempt := attempts.Add(1)
+			if attempt%4 != 0 {
 				return errors.New("another process listens")
 			}
 			listening()
-			do(packet(attempts))
+			do(packet(int(attempt)))
 			select {
 			case <-ctx.Done():
 			case <-lost:
@@ -174,7 +177,7 @@ func TestListensAgain(t *testing.T) {
 		for i, want := range []string{"1, 0 flows, another process listens", "2, 0 flows, another process listens", "3, 0 flows, another process listens", "4, 1 flows, <nil>", "4, 1 flows, <nil>"} {
 			synctest.Wait()
 			flows, err := l.Flows()
-			if got := fmt.Sprintf("%d, %d flows, %v", attempts, len(flows), err); got != want {
+			if got := fmt.Sprintf("%d, %d flows, %v", attempts.Load(), len(flows), err); got != want {
 				t.Errorf("pause %d: attempt %s, want %s", i, got, want)
 			}
 			time.Sleep(pause)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,22 +38,31 @@ type host struct {
 	// listed counts how often the records were read.
 	listed int
 	*Keeper
+	// mutex guards what add changes while the keeper runs.
+	mutex sync.Mutex
 }
 
 func newHost(t *testing.T) *host {
 	h := &host{T: t, dir: t.TempDir(), indexes: map[string]int{}}
 	h.Keeper = New(Config{
-		AllocDir: func() (string, error) { return h.dir, nil }, Allocations: h.list, Indexes: func() map[string]int { return h.indexes },
-		Version: func() (string, error) { return fmt.Sprint(h.version), nil },
+		AllocDir: func() (string, error) { return h.dir, nil }, Allocations: h.list, Indexes: func() map[string]int { return locked(h, &h.indexes) },
+		Version: func() (string, error) { return fmt.Sprint(locked(h, &h.version)), nil },
 		Remotes: func() ([]isolation.Member, error) { return h.remotes, nil },
 	})
 	return h
 }
 
+// locked reads one of the host's fields.
+func locked[T any](h *host, field *T) T {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return *field
+}
+
 func (h *host) list(context.Context) iter.Seq2[*hook.Allocation, error] {
 	h.listed++
 	return func(yield func(*hook.Allocation, error) bool) {
-		for _, a := range h.allocations {
+		for _, a := range locked(h, &h.allocations) {
 			if !yield(a, nil) {
 				return
 			}
@@ -75,6 +85,8 @@ func (h *host) add(id, namespace, job string, addresses map[string]string) {
 	for network, address := range addresses {
 		a.Attachments = append(a.Attachments, hook.Attachment{Network: network, Phase: state.Attached, Observed: hook.Observed{Addresses: []netip.Prefix{netip.MustParsePrefix(address)}}})
 	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
 	h.allocations = append(h.allocations, a)
 	indexes := map[string]int{id: int(id[len(id)-1] - '0')}
 	for id, index := range h.indexes {

@@ -61,7 +61,7 @@ func TestDelThatLeaves(t *testing.T) {
 			for _, plugin := range test.leaving {
 				h.removePlugins(plugin)
 				text := fmt.Sprintf("#!/bin/sh\n[ \"$CNI_COMMAND\" != DEL ] || %s\nexec %s/%s\n", test.del, sandbox.PluginDir(), plugin)
-				if err := os.WriteFile(filepath.Join(h.plugins, plugin), []byte(text), 0o700); err != nil { //nolint:gosec // a program
+				if err := os.WriteFile(filepath.Join(h.plugins, plugin), []byte(text), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -24,7 +24,7 @@ func publishByOldPortmap(t *testing.T, h *host) {
 	h.onlyOwn = true
 	h.linkPlugins("ptp", "host-local")
 	old := fmt.Sprintf("#!/bin/sh\nsed 's/\"backend\":\"nftables\",//' | %s/portmap\n", sandbox.PluginDir())
-	if err := os.WriteFile(filepath.Join(h.plugins, "portmap"), []byte(old), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(h.plugins, "portmap"), []byte(old), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	h.attach("old", "--primary", "native", "--publish", "8300:80")

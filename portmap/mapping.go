@@ -54,7 +54,7 @@ func chosenMapping(c allocation.ChosenPort) (Mapping, error) {
 	if c.ContainerPort != 0 {
 		return m, invalidPort(p.Label, "containerPort", c.ContainerPort, "omit it: a range is mapped to the same ports, as one rule of nftables shifts no ports")
 	}
-	m.LastHostPort = int32(c.HostPort.Last) //nolint:gosec // a port
+	m.LastHostPort = int32(c.HostPort.Last)
 	return m, nil
 }
 
@@ -122,7 +122,7 @@ func Single(mappings []Mapping) ([]Mapping, error) {
 		if n := ports.Last - ports.First + 1; n > mostPorts {
 			return nil, invalidPort(ports.String(), "range of ports", n, fmt.Sprintf("want at most %d: the network's plugins are executed, and make rules for each port", mostPorts))
 		}
-		for i := range int32(ports.Last-ports.First) + 1 { //nolint:gosec // ports
+		for i := range int32(ports.Last-ports.First) + 1 {
 			all = append(all, Mapping{HostPort: m.HostPort + i, ContainerPort: m.ContainerPort + i, Protocol: m.Protocol, HostIP: m.HostIP})
 		}
 	}

@@ -271,7 +271,7 @@ func (r *rosters) number(own []isolation.Member) {
 	indexes := r.indexes()
 	for i := range own {
 		if index, ok := indexes[state.AllocationOf(own[i].ID)]; ok {
-			number := uint32(index) //nolint:gosec // it has 31 bits
+			number := uint32(index) // it has 31 bits
 			own[i].Index = &number
 		}
 	}

@@ -18,7 +18,7 @@ func TestStateDirectoryOfOthers(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(dir, 0o770); err != nil { //nolint:gosec // what is to be refused
+		if err := os.Chmod(dir, 0o770); err != nil { // what is to be refused
 			t.Fatal(err)
 		}
 		if _, _, err := New(t.TempDir(), state).Open(); err == nil || !strings.Contains(err.Error(), dir+" has mode 0770") {

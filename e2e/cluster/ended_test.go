@@ -94,7 +94,7 @@ if [ "$CNI_COMMAND" = %s ] && mkdir %s 2>/dev/null; then
 fi
 exec %s "$@"
 `, verb, held, released, real)
-	must(s, os.WriteFile(next, []byte(script), 0o755)) //nolint:gosec // Nomad executes it
+	must(s, os.WriteFile(next, []byte(script), 0o755)) // Nomad executes it
 	must(s, os.Rename(next, path))
 	return func() {
 		must(s, os.Mkdir(m.Path(released), 0o755))

@@ -32,7 +32,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(args[0], []byte(written), 0o644) //nolint:gosec // a document
+	return os.WriteFile(args[0], []byte(written), 0o644)
 }
 
 // The markers of the section.

@@ -48,7 +48,7 @@ func NewWriter(w io.Writer) (*Writer, error) {
 
 func (n *Writer) block(kind uint32, body []byte) error {
 	body = padded(body)
-	length := uint32(len(body) + 12) //nolint:gosec // a frame is short
+	length := uint32(len(body) + 12) // a frame is short
 	block := binary.NativeEndian.AppendUint32(nil, kind)
 	block = binary.NativeEndian.AppendUint32(block, length)
 	block = append(block, body...)
@@ -61,7 +61,7 @@ func padded(b []byte) []byte { return append(b, make([]byte, (4-len(b)%4)%4)...)
 
 func option(to []byte, code uint16, value []byte) []byte {
 	to = binary.NativeEndian.AppendUint16(to, code)
-	to = binary.NativeEndian.AppendUint16(to, uint16(len(value))) //nolint:gosec // a name
+	to = binary.NativeEndian.AppendUint16(to, uint16(len(value)))
 	return append(to, padded(append([]byte(nil), value...))...)
 }
 
@@ -79,18 +79,18 @@ func (n *Writer) Write(f Frame, name func(index int) string) error {
 		if !ok {
 			return fmt.Errorf("interface %s is of hardware type %d: want Ethernet, loopback or a tunnel of IP", name(f.Index), f.Hardware)
 		}
-		id = uint32(len(n.ids)) //nolint:gosec // interfaces are few
+		id = uint32(len(n.ids)) // interfaces are few
 		if err := n.describe(link, name(f.Index)); err != nil {
 			return err
 		}
 		n.ids[f.Index] = id
 	}
-	at := uint64(f.Time.UnixNano()) //nolint:gosec // after 1970
+	at := uint64(f.Time.UnixNano()) // after 1970
 	body := binary.NativeEndian.AppendUint32(nil, id)
 	body = binary.NativeEndian.AppendUint32(body, uint32(at>>32))
-	body = binary.NativeEndian.AppendUint32(body, uint32(at))          //nolint:gosec // the lower half
-	body = binary.NativeEndian.AppendUint32(body, uint32(len(f.Data))) //nolint:gosec // at most snapLength
-	body = binary.NativeEndian.AppendUint32(body, uint32(f.Length))    //nolint:gosec // at most snapLength
+	body = binary.NativeEndian.AppendUint32(body, uint32(at))
+	body = binary.NativeEndian.AppendUint32(body, uint32(len(f.Data))) // at most snapLength
+	body = binary.NativeEndian.AppendUint32(body, uint32(f.Length))    // at most snapLength
 	body = padded(append(body, f.Data...))
 	direction := uint32(inbound)
 	if f.Sent {

@@ -105,7 +105,7 @@ const macs = 12
 func (f *Frame) note(m unix.SocketControlMessage) {
 	switch {
 	case m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= int(unsafe.Sizeof(unix.Timespec{})):
-		f.Time = time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))) //nolint:gosec // a time
+		f.Time = time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
 	case m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && len(m.Data) >= 20:
 		const valid = 1 << 4 // TP_STATUS_VLAN_VALID
 		if binary.NativeEndian.Uint32(m.Data)&valid == 0 || len(f.Data) < macs {

@@ -17,7 +17,7 @@ func runMake(t *testing.T, file string, programs map[string]string) (build strin
 	build = t.TempDir()
 	bin := t.TempDir()
 	for name, script := range programs {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ func TestInstalledNomad(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{nomad: "Nomad v1.6.2", other: "Consul v1.6.2"} {
-		if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+text+"\n"), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+text+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

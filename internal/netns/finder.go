@@ -116,14 +116,14 @@ func (f *Finder) search() {
 	s.look = func(path string, inode uint64) (*Place, error) {
 		n, err := Open(path)
 		if errors.Is(err, ErrMissing) {
-			return nil, nil //nolint:nilnil // it is not there any more
+			return nil, nil // it is not there any more
 		}
 		if err != nil {
 			return nil, err
 		}
 		defer n.Close() //nolint:errcheck // only looked into
 		if n.Inode() != inode {
-			return nil, nil //nolint:nilnil // another one
+			return nil, nil // another one
 		}
 		f.paths[n.ID()] = path
 		return &Place{}, f.noteMACs(n)

@@ -52,7 +52,7 @@ func (n *Namespace) RemoveInterface(name string) error {
 func linkNamed(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
 	if missingLink(err) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil // there is none
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get link %s: %w", name, err)

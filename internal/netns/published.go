@@ -165,7 +165,7 @@ func addPublished(link int, address netip.Addr) error {
 		header = nl.NewIfAddrmsg(unix.AF_INET6)
 		header.Flags = unix.IFA_F_NODAD
 	}
-	header.Prefixlen, header.Index = uint8(address.BitLen()), uint32(link) //nolint:gosec // at most 128, and an index
+	header.Prefixlen, header.Index = uint8(address.BitLen()), uint32(link) // at most 128, and an index
 	request.AddData(header)
 	for _, attribute := range []uint16{unix.IFA_LOCAL, unix.IFA_ADDRESS} {
 		request.AddData(nl.NewRtAttr(int(attribute), address.AsSlice()))

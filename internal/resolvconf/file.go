@@ -166,7 +166,7 @@ func (f File) makeDir() (*os.Root, error) {
 			if err := os.MkdirAll(path, 0o755); err != nil { // an image may have no /etc
 				return err
 			}
-			return os.Chmod(path, 0o755) //nolint:gosec // as /etc is
+			return os.Chmod(path, 0o755)
 		})
 		if err != nil {
 			return nil, err

@@ -174,7 +174,7 @@ func install(from, to string, names []string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(to, name), data, 0o755); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(to, name), data, 0o755); err != nil {
 			return err
 		}
 	}

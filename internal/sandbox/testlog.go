@@ -105,14 +105,14 @@ func (l testLog) write(logs []string, files ...string) error {
 	for _, file := range files {
 		fmt.Fprintf(&text, "open %s\n", file)
 	}
-	return os.WriteFile(string(l), text.Bytes(), 0o644) //nolint:gosec // as Go makes it
+	return os.WriteFile(string(l), text.Bytes(), 0o644)
 }
 
 // freshFile returns a file that is new whenever Go looks at it: it is of tomorrow, because Go may come
 // to it late on a busy machine, and would keep the result then.
 func freshFile() (string, error) {
 	path, tomorrow := programDir()+".fresh", time.Now().Add(24*time.Hour)
-	if err := os.WriteFile(path, nil, 0o644); err != nil { //nolint:gosec // it is empty
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		return "", err
 	}
 	return path, os.Chtimes(path, tomorrow, tomorrow)

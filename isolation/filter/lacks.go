@@ -16,7 +16,7 @@ import (
 // Lacks tells what is missing, by the IDs of attachments. A host that needs no tables has nothing looked at.
 func (Kernel) Lacks(ctx context.Context, state State) (map[string][]string, error) {
 	if !state.isNeeded() {
-		return nil, nil //nolint:nilnil // nothing is missing
+		return nil, nil // nothing is missing
 	}
 	s, err := netfilter.Dial(ctx)
 	if err != nil {

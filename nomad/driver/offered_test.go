@@ -26,7 +26,7 @@ func inRefusedDir(t *testing.T) (s *settings, target string) {
 	if err := os.Symlink(target, filepath.Join(dir, offeredFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the point
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	s = newSettings(hook.Config{StateDir: dir, ConfDirs: []string{t.TempDir()}}, hclog.NewNullLogger())
@@ -58,7 +58,7 @@ func TestRefusedStateDirectory(t *testing.T) {
 // followed.
 func TestOfferedReplacesALink(t *testing.T) {
 	s, target := inRefusedDir(t)
-	if err := os.Chmod(s.config.StateDir, 0o700); err != nil { //nolint:gosec // a directory
+	if err := os.Chmod(s.config.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s.configure(nil)

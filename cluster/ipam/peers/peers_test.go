@@ -514,7 +514,7 @@ func heap() int64 {
 	runtime.GC() // what the first one finalized
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // far below
+	return int64(m.HeapAlloc) // far below
 }
 
 // TestNeedlessReads: paths that are no block of the pool are not read, however many there are.

@@ -33,7 +33,7 @@ func TestStateDirectoryOfOthers(t *testing.T) {
 		if err := os.MkdirAll(open, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // what is to be refused
+		if err := os.Chmod(open, 0o777); err != nil { // what is to be refused
 			t.Fatal(err)
 		}
 		for verb, call := range map[string]func(context.Context, Call) error{

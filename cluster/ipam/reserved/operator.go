@@ -44,7 +44,7 @@ func (a *Addresses) Reserve(ctx context.Context, address netip.Addr, job ipam.Jo
 func (a *Addresses) Unreserve(ctx context.Context, address netip.Addr) error {
 	return a.change(ctx, address, func(s *session, e *entry) (*ipam.AddressContent, error) {
 		if e.index == 0 {
-			return nil, nil //nolint:nilnil // the entry is not there, as it should be
+			return nil, nil // the entry is not there, as it should be
 		}
 		content := e.content
 		content.Reserved, content.Job.Key = false, ""

@@ -134,7 +134,7 @@ func (d directory) read(address netip.Addr) (*record, error) {
 	case errors.Is(err, files.ErrLater):
 		return nil, fmt.Errorf("%w, which alone can give the address back", err)
 	case errors.Is(err, files.ErrDamaged), err == nil && f.Content.Address != address:
-		return nil, nil //nolint:nilnil // there is no record that can be read
+		return nil, nil // there is no record that can be read
 	}
 	return &f.record, err
 }

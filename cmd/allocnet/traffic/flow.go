@@ -148,7 +148,7 @@ func (q *flowQuestion) published(to named, p isolation.Ports) (translated named,
 					continue
 				}
 				if translated, err := q.attached(a, n.Interface); err == nil {
-					return translated, uint16(m.ContainerPort + int32(p.First) - m.HostPort), true //nolint:gosec // a port
+					return translated, uint16(m.ContainerPort + int32(p.First) - m.HostPort), true
 				}
 			}
 		}

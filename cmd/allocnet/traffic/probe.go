@@ -200,7 +200,7 @@ func (p *prober) ports(a *hook.Allocation, n hook.Attachment) (all []*probe) {
 			r.skip(by)
 			continue
 		}
-		r.connect = &published{netip.AddrPortFrom(host.Unmap(), uint16(m.HostPort)), netip.AddrPortFrom(inside, uint16(m.ContainerPort))} //nolint:gosec // ports
+		r.connect = &published{netip.AddrPortFrom(host.Unmap(), uint16(m.HostPort)), netip.AddrPortFrom(inside, uint16(m.ContainerPort))}
 	}
 	return all
 }
@@ -263,7 +263,7 @@ func (p *prober) denied(a *hook.Allocation, n hook.Attachment, f isolation.Flow)
 }
 
 func (p *prober) deniedFrom(from, to isolation.End, m hook.PortMapping) string {
-	return reason(isolation.Decide(p.rules, p.members, isolation.Flow{From: from, To: to, Protocol: m.Protocol, Port: uint16(m.ContainerPort), Published: true})) //nolint:gosec // a port
+	return reason(isolation.Decide(p.rules, p.members, isolation.Flow{From: from, To: to, Protocol: m.Protocol, Port: uint16(m.ContainerPort), Published: true}))
 }
 
 func reason(d isolation.Decision) string {

@@ -136,7 +136,7 @@ func ask(ctx context.Context, server netip.Addr) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends what waits
 	defer stop()
 	question := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: uint16(rand.Uint32N(1 << 16)), RecursionDesired: true}, //nolint:gosec // 16 bits
+		Header:    dnsmessage.Header{ID: uint16(rand.Uint32N(1 << 16)), RecursionDesired: true},
 		Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("."), Type: dnsmessage.TypeNS, Class: dnsmessage.ClassINET}},
 	}
 	packet, err := question.Pack()

@@ -34,12 +34,12 @@ func HostEnd(a state.Attachment, list *libcni.NetworkConfigList) (*types.Interfa
 	}
 	inside := slices.IndexFunc(result.Interfaces, func(i *types.Interface) bool { return i.Sandbox != "" && i.Name == a.Interface })
 	if inside < 1 {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil // there is none
 	}
 	end := result.Interfaces[inside-1]
 	shared := slices.ContainsFunc(cniconf.Chain(list), func(p cniconf.Plugin) bool { return p.Link() == end.Name })
 	if end.Sandbox != "" || end.Mac == "" || shared {
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil // as above
 	}
 	return end, nil
 }

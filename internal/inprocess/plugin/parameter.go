@@ -30,7 +30,7 @@ func (c *Call) SwitchIPv6() error {
 func (c *Call) EnsureSysctl(key, value string) error {
 	present, err := c.Sysctls.Get(key)
 	if err != nil || sameParameter(present, value) || c.isKernelForm(key, value, present) {
-		return nil //nolint:nilerr // see above
+		return nil // see above
 	}
 	return c.Repair.Ensure(fmt.Sprintf("%s is %s, was set to %s", key, present, value), func() error { return c.Sysctls.Set(key, value) })
 }
@@ -124,7 +124,7 @@ func forwarding(isV4 bool) string {
 func (c *Call) RepairForwarding(isV4 bool) error {
 	value, err := c.Sysctls.Get(forwarding(isV4))
 	if err != nil || value == "1" {
-		return nil //nolint:nilerr // a kernel without the parameter needs no repair
+		return nil // a kernel without the parameter needs no repair
 	}
 	return c.Repair.Ensure(fmt.Sprintf("%s is %s, was set to 1", forwarding(isV4), value), func() error { return c.Forward(isV4) })
 }
@@ -134,7 +134,7 @@ func (c *Call) RepairForwarding(isV4 bool) error {
 func KeepAdvertised() error {
 	var sysctls sysctl.Tree
 	if value, err := sysctls.Get(advertised.Forwarding); err != nil || value == "1" {
-		return nil //nolint:nilerr // a kernel without IPv6 has nothing of it
+		return nil // a kernel without IPv6 has nothing of it
 	}
 	if err := advertised.Keep(&sysctls); !errors.Is(err, unix.EROFS) {
 		return err

@@ -33,7 +33,7 @@ func (c *Cluster) API(method, path string, body, answer any) error {
 		}
 		err := c.ask(c.Servers[n], method, path, body, answer)
 		if err == nil {
-			c.answered.Store(int32(n)) //nolint:gosec // there are three
+			c.answered.Store(int32(n))
 			return nil
 		}
 		errs = append(errs, err)

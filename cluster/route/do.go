@@ -202,7 +202,7 @@ func (s *socket) repairDevice(d device) error {
 
 // setAddress adds an address that is not known beyond the device.
 func (s *socket) setAddress(l netlink.Link, a netip.Addr, bits int) error {
-	to := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(bits, a.BitLen())}, Scope: unix.RT_SCOPE_LINK}
+	to := &netlink.Addr{IPNet: netns.IPNet(netip.PrefixFrom(a, bits)), Scope: unix.RT_SCOPE_LINK}
 	if a.Is6() {
 		to.Flags = unix.IFA_F_NODAD
 	}

@@ -5,7 +5,6 @@ package route
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 
@@ -101,7 +100,7 @@ func prefixOf(r netlink.Route) netip.Prefix {
 
 func (e entry) route(indexes map[string]int) (*netlink.Route, error) {
 	r := &netlink.Route{
-		Dst: &net.IPNet{IP: e.prefix.Addr().AsSlice(), Mask: net.CIDRMask(e.prefix.Bits(), e.prefix.Addr().BitLen())}, Table: unix.RT_TABLE_MAIN,
+		Dst: netns.IPNet(e.prefix), Table: unix.RT_TABLE_MAIN,
 		Protocol: Protocol, Priority: e.metric, Scope: netlink.Scope(e.scope), Type: unix.RTN_UNICAST,
 	}
 	if e.unreachable {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // guard keeps packets out of a pool's VXLAN that are not of its hosts: a table of nftables, whose drops no
@@ -224,7 +225,7 @@ func load(of expr.PayloadBase, offset, length int) expr.Any {
 }
 
 func accept(subnet netip.Prefix) []expr.Any {
-	network := net.IPNet{IP: subnet.Addr().AsSlice(), Mask: net.CIDRMask(subnet.Bits(), subnet.Addr().BitLen())}
+	network := *netns.IPNet(subnet)
 	return slices.Concat(netfilter.FamilyMatch(network.IP), netfilter.DestinationMatch(expr.CmpOpEq, network), netfilter.Verdict(expr.VerdictAccept, ""))
 }
 

@@ -227,7 +227,7 @@ func (n *Namespace) RemoveDefaultRoutes(iface string, v6 bool) error {
 			if hop.LinkIndex != link.Attrs().Index || hop.Gw == nil {
 				continue
 			}
-			removed := &netlink.Route{LinkIndex: hop.LinkIndex, Dst: ipNet(all(family)), Gw: hop.Gw, Priority: r.Priority, Table: unix.RT_TABLE_MAIN}
+			removed := &netlink.Route{LinkIndex: hop.LinkIndex, Dst: IPNet(all(family)), Gw: hop.Gw, Priority: r.Priority, Table: unix.RT_TABLE_MAIN}
 			if err := n.link.RouteDel(removed); err != nil {
 				return fmt.Errorf("remove the default route via %s dev %s: %w", hop.Gw, iface, err)
 			}
@@ -247,7 +247,7 @@ func makeDefaultRoute(n *Namespace, gateway netip.Addr, iface string, prepare fu
 		}
 	}
 	if err == nil {
-		err = n.link.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(all(family)), Gw: gateway.AsSlice()})
+		err = n.link.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(all(family)), Gw: gateway.AsSlice()})
 	}
 	if err != nil {
 		return fmt.Errorf("default route via %s dev %s: %w", gateway, iface, err)
@@ -270,10 +270,11 @@ func OwnInterfaces() ([]Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	published, err := Published()
-	for address, name := range published {
-		if at := Index(list, name); at >= 0 {
-			list[at].Published = append(list[at].Published, address)
+	all, err := heldAddresses()
+	for _, h := range all {
+		at := slices.IndexFunc(list, func(i Interface) bool { return i.Index == h.LinkIndex })
+		if address, ok := netip.AddrFromSlice(h.IP); ok && h.published && at >= 0 {
+			list[at].Published = append(list[at].Published, address.Unmap())
 		}
 	}
 	return list, err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -114,13 +113,8 @@ func (h held) is(address netip.Addr) bool {
 	return ok && own.Unmap() == address
 }
 
-// single is an address as a network of its own.
-func single(address netip.Addr) *net.IPNet {
-	return &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(address.BitLen(), address.BitLen())}
-}
-
 func removeAddress(link int, address netip.Addr) error {
-	err := netlink.AddrDel(nil, &netlink.Addr{IPNet: single(address), LinkIndex: link})
+	err := netlink.AddrDel(nil, &netlink.Addr{IPNet: IPNet(netip.PrefixFrom(address, address.BitLen())), LinkIndex: link})
 	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}

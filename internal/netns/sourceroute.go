@@ -233,7 +233,7 @@ func (s SourceRoutes) routeText(r TableRoute) string {
 func (s SourceRoutes) rule(address netip.Addr) *netlink.Rule {
 	rule := netlink.NewRule()
 	rule.Family, rule.Table, rule.Priority = familyOf(address), s.Table, s.Table
-	rule.Src = ipNet(netip.PrefixFrom(address, address.BitLen()))
+	rule.Src = IPNet(netip.PrefixFrom(address, address.BitLen()))
 	return rule
 }
 
@@ -245,7 +245,7 @@ func (r TableRoute) String() string {
 }
 
 func (r TableRoute) netlink(table int, link netlink.Link) *netlink.Route {
-	route := &netlink.Route{Table: table, LinkIndex: link.Attrs().Index, Dst: ipNet(r.Destination)}
+	route := &netlink.Route{Table: table, LinkIndex: link.Attrs().Index, Dst: IPNet(r.Destination)}
 	if r.Gateway.IsValid() {
 		route.Gw = r.Gateway.AsSlice()
 	} else if r.Destination.Addr().Is4() {
@@ -261,6 +261,7 @@ func familyOf(address netip.Addr) int {
 	return netlink.FAMILY_V6
 }
 
-func ipNet(p netip.Prefix) *net.IPNet {
+// IPNet returns an address with the length of its network, as package net has it.
+func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

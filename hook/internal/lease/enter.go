@@ -19,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/ipam"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // enter has an interface have the address and the routes of its lease, and not those of the former one. It is safe to repeat. Default
@@ -35,8 +36,7 @@ func enter(n kernel.Namespace, iface string, l dhcp.Lease) error {
 		if err := leave(link, l); err != nil || l.Lost {
 			return err
 		}
-		address := links.NetworkOf(l.Address)
-		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: &address}); err != nil {
+		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: netns.IPNet(l.Address)}); err != nil {
 			return fmt.Errorf("address %s of %s: %w", l.Address, iface, err)
 		}
 		for _, r := range routesOf(l, l.HadDefault) {

@@ -5,11 +5,11 @@ package onrecord
 
 import (
 	"encoding/json"
-	"net"
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -42,7 +42,7 @@ func withAdvertised(a state.Attachment) (json.RawMessage, error) {
 	}
 	at := slices.IndexFunc(result.Interfaces, func(i *types100.Interface) bool { return i.Name == a.Interface && isInside(i) })
 	for _, p := range a.Advertised {
-		ip := &types100.IPConfig{Address: net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
+		ip := &types100.IPConfig{Address: *netns.IPNet(p)}
 		if at >= 0 {
 			ip.Interface = types100.Int(at)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/allocnet/allocnet/internal/dhcp/client"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // DHCP is the dhcp plugin with its daemon: it asks for a lease, which the agent extends, and which DEL releases.
@@ -241,16 +242,16 @@ func LeaseResult(l dhcp.Lease) *current.Result {
 	if l.Lost {
 		return r
 	}
-	address, isOnLink := &current.IPConfig{Address: links.NetworkOf(l.Address)}, func(route dhcp.Route) bool { return !route.Via.IsValid() }
+	address, isOnLink := &current.IPConfig{Address: *netns.IPNet(l.Address)}, func(route dhcp.Route) bool { return !route.Via.IsValid() }
 	if l.Gateway.IsValid() {
-		r.Routes = append(r.Routes, &types.Route{Dst: links.NetworkOf(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), GW: l.Gateway.AsSlice()})
+		r.Routes = append(r.Routes, &types.Route{Dst: *netns.IPNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), GW: l.Gateway.AsSlice()})
 		if !slices.ContainsFunc(l.Routes, isOnLink) { // else it would be that of these routes
 			address.Gateway = l.Gateway.AsSlice()
 		}
 	}
 	r.IPs = []*current.IPConfig{address}
 	for _, route := range l.Routes {
-		r.Routes = append(r.Routes, &types.Route{Dst: links.NetworkOf(route.To), GW: route.Via.AsSlice()})
+		r.Routes = append(r.Routes, &types.Route{Dst: *netns.IPNet(route.To), GW: route.Via.AsSlice()})
 	}
 	for _, server := range l.DNS {
 		r.DNS.Nameservers = append(r.DNS.Nameservers, server.String())

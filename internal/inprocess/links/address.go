@@ -26,11 +26,6 @@ func HostNetwork(ip net.IP) net.IPNet {
 	return net.IPNet{IP: ip, Mask: net.CIDRMask(bits, bits)}
 }
 
-// NetworkOf returns an address with the length of its network, as package net has it.
-func NetworkOf(p netip.Prefix) net.IPNet {
-	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-}
-
 // AddHostAddress gives an address to a link of the host. The error is EEXIST if the link has it.
 func AddHostAddress(link netlink.Link, address *net.IPNet) error {
 	err := netlink.AddrAdd(link, &netlink.Addr{IPNet: address})
@@ -75,8 +70,7 @@ func HasAddress(present []netlink.Addr, address net.IPNet) bool {
 func RemoveAddresses(link netlink.Link, addresses []netip.Prefix) error {
 	var errs []error
 	for _, p := range addresses {
-		network := NetworkOf(p)
-		err := netlink.AddrDel(link, &netlink.Addr{IPNet: &network})
+		err := netlink.AddrDel(link, &netlink.Addr{IPNet: netns.IPNet(p)})
 		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			errs = append(errs, fmt.Errorf("remove %s from %s: %w", p, link.Attrs().Name, err))
 		}

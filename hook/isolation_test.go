@@ -58,8 +58,12 @@ func (f *fakeFilter) Guard(_ context.Context, id, end, _ string) error {
 	return f.change("guard "+id, func() error { f.guards[id] = end; return nil })
 }
 
-func (f *fakeFilter) Add(_ context.Context, _ isolation.Rules, m filter.Member, _ filter.Source) error {
+func (f *fakeFilter) Add(_ context.Context, _ isolation.Rules, m filter.Member) error {
 	return f.change("admit "+m.ID, func() error { f.add(m); return nil })
+}
+
+func (f *fakeFilter) Complete(ctx context.Context, _ isolation.Rules, _ filter.Member, all filter.Source) error {
+	return f.Apply(ctx, all)
 }
 
 // add has one that has no MAC yet be guarded.

@@ -35,7 +35,7 @@ func TestRootFirstOfItsKind(t *testing.T) {
 			const missing = "nft delete element bridge allocnet-isolation guarded"
 			damaged := others.Members[slices.IndexFunc(others.Members, func(m filter.Member) bool { return m.Antispoof && m.Bridge != "" })]
 			run(t, append(strings.Fields(missing), "{", damaged.End, "}")...)
-			if err := kernel.Add(t.Context(), state.Rules, m, source(others)); err != nil {
+			if err := admit(t, state.Rules, m, source(others)); err != nil {
 				return err
 			}
 			lacks, err := kernel.Lacks(t.Context(), state)
@@ -62,7 +62,7 @@ func TestRootFirstOfItsNetwork(t *testing.T) {
 		all := filter.State{Members: []filter.Member{member(1, "web", "n", isolation.Network, "br0"), member(2, "web", "m", isolation.Network, "br1"), member(3, "web", "m", isolation.Network, "br1")}}
 		for i := range all.Members {
 			so := filter.State{Members: all.Members[:i+1]}
-			if err := kernel.Add(t.Context(), all.Rules, all.Members[i], source(so)); err != nil {
+			if err := admit(t, all.Rules, all.Members[i], source(so)); err != nil {
 				return err
 			}
 			requireComplete(t, so)
@@ -88,7 +88,7 @@ func TestRootFirstBesideKindsThatAreGone(t *testing.T) {
 			state := filter.State{Rules: rules}
 			add := func(m filter.Member) error {
 				state.Members = append(slices.Clone(state.Members), m)
-				return kernel.Add(t.Context(), rules, m, source(state))
+				return admit(t, rules, m, source(state))
 			}
 			err := errors.Join(add(other), add(gone), kernel.Remove(t.Context(), rules, gone))
 			state.Members = state.Members[:1]

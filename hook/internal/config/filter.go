@@ -14,11 +14,14 @@ import (
 type Filter interface {
 	// Guard has nothing pass from an end of a veth pair on the host, which is to be a port of a bridge, or of none.
 	Guard(ctx context.Context, id, end, bridge string) error
-	// Add has pass what rules allow an attachment. It is safe to repeat. What else is missing it makes of all that is on record.
-	Add(ctx context.Context, rules isolation.Rules, m filter.Member, all filter.Source) error
+	// Add has pass what rules allow an attachment, while others are added and removed. It is safe to repeat. With an error something else is
+	// missing.
+	Add(ctx context.Context, rules isolation.Rules, m filter.Member) error
+	// Complete makes what Add has found missing of all that is on record, the attachment among it, while nothing else changes.
+	Complete(ctx context.Context, rules isolation.Rules, m filter.Member, all filter.Source) error
 	// Remove removes what the host has for an attachment; what is missing is no error.
 	Remove(ctx context.Context, rules isolation.Rules, m filter.Member) error
-	// Apply has the host have what is on record, and no more.
+	// Apply has the host have what is on record, and no more, while nothing else changes.
 	Apply(ctx context.Context, all filter.Source) error
 	// Change has the host know other attachments on other hosts than before. What else is missing it makes of all that is on record.
 	Change(ctx context.Context, rules isolation.Rules, before, now []filter.Member, all filter.Source) error

@@ -87,6 +87,11 @@ func (h host) apply(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	return h.applyLocked(ctx)
+}
+
+// applyLocked is apply for a caller that holds the lock.
+func (h host) applyLocked(ctx context.Context) error {
 	w, inForce, mistake := h.load()
 	if mistake != nil && inForce == nil {
 		return mistake

@@ -108,7 +108,7 @@ func (n Narrowing) String() string {
 	}
 	var parts []string
 	for _, p := range n {
-		parts = append(parts, strings.Join(append([]string{Selector{CIDRs: p.CIDRs}.String()}, textsOf(p.Ports)...), " "))
+		parts = append(parts, phrase(Selector{CIDRs: p.CIDRs}, p.Ports))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -191,7 +191,7 @@ reached by allowed this host - it is on this host
 reached by denied attachments of its network - isolation "strict" of network "db"
 reached by denied attachments of other networks - isolation "strict" of network "db"
 reached by denied everything else - isolation "strict" of network "db"
-reaches denied everything but 192.0.2.0/24, everything 53/udp 53/tcp - egress "dev" (RULES:9)
+reaches denied everything but 192.0.2.0/24, 53/udp 53/tcp - egress "dev" (RULES:9)
 reaches denied attachments of its network - isolation "strict" of network "db"
 reaches denied attachments of other networks - isolation "strict" of network "db"
 reaches allowed this host, and everything else - isolation "strict" of network "db"

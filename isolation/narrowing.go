@@ -129,7 +129,11 @@ func ofIngress(m Member) []Passage {
 	if m.Ingress == nil {
 		return nil
 	}
-	return []Passage{{Peer: "everything but this host, " + m.Ingress.String(), By: "ingress of the job"}}
+	left := m.Ingress.String()
+	if !m.Inside {
+		left = "this host, " + left
+	}
+	return []Passage{{Peer: "everything but " + left, By: "ingress of the job"}}
 }
 
 func ofEgress(m Member) []Passage {

@@ -214,7 +214,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, awaitRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, publishAddress, dns, isolation, antispoof, fromHost, narrow"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, awaitRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, publishAddress, dns, isolation, antispoof, fromHost, enforce, narrow"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,

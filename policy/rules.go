@@ -31,8 +31,11 @@ const (
 	PublishBoth   = "both"
 )
 
-// ARPStrict is a value of Rules.ARP.
-const ARPStrict = "strict"
+// ARPStrict is a value of Rules.ARP, and enforceInside one of Rules.Enforce.
+const (
+	ARPStrict     = "strict"
+	enforceInside = "inside"
+)
 
 // ExecutorPlugins is a value of Rules.Executor.
 const ExecutorPlugins = "plugins"
@@ -106,6 +109,9 @@ type Rules struct {
 	Antispoof *bool `json:"antispoof,omitempty"`
 	// FromHost is whether the host reaches attachments that rules of isolation do not let it reach. Nil: it does. For networks only.
 	FromHost *bool `json:"fromHost,omitempty"`
+	// Enforce says where packets are dropped. With "inside" it is in the namespaces of allocations, for interfaces without an end on the
+	// host. Empty: at that end. For networks only.
+	Enforce string `json:"enforce,omitempty"`
 	// Narrow is whether a job may narrow the traffic of its attachments. For networks only.
 	Narrow bool `json:"narrow,omitempty"`
 }
@@ -123,6 +129,9 @@ func (r Rules) Guards() bool {
 
 // ReachedByHost is FromHost, or its default.
 func (r Rules) ReachedByHost() bool { return r.FromHost == nil || *r.FromHost }
+
+// Inside tells whether packets are dropped in the namespaces of allocations.
+func (r Rules) Inside() bool { return r.Enforce == enforceInside }
 
 func (s Source) validate() error {
 	if err := validatePatterns(map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs}); err != nil {
@@ -144,6 +153,12 @@ func (s Source) validate() error {
 	if s.Level() == isolation.None && !s.ReachedByHost() {
 		return fmt.Errorf("policy in %s: fromHost false: want isolation %q or %q, too: without, others reach what the host does not", s.File, isolation.Network, isolation.Strict)
 	}
+	if s.Inside() && !s.Isolates() && !s.Narrow {
+		return fmt.Errorf("policy in %s: enforce %q: want isolation %q or %q, antispoof true or narrow true, too: without, nothing is enforced", s.File, s.Enforce, isolation.Network, isolation.Strict)
+	}
+	if s.Inside() && s.FromHost != nil {
+		return fmt.Errorf("policy in %s: fromHost %t: omit it with enforce %q: to such attachments the host is as any other machine", s.File, *s.FromHost, s.Enforce)
+	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
 	}
@@ -159,7 +174,7 @@ type option struct {
 func (r Rules) options() []option {
 	return []option{
 		{"ipv6", r.IPv6, []string{IPv6Off, IPv6LinkLocal}}, {"arp", r.ARP, []string{ARPStrict}}, {"routing", r.Routing, []string{SourceRouting}},
-		{"mtuFrom", r.MTUFrom, []string{MTUFromUplink}}, {"publish", r.Publish, []string{PublishBoth}},
+		{"mtuFrom", r.MTUFrom, []string{MTUFromUplink}}, {"publish", r.Publish, []string{PublishBoth}}, {"enforce", r.Enforce, []string{enforceInside}},
 	}
 }
 
@@ -213,6 +228,9 @@ func (r Rules) Describe() string {
 	}
 	if r.Level() != isolation.None {
 		parts = append(parts, "isolation "+string(r.Level()))
+	}
+	if r.Inside() {
+		parts = append(parts, "enforced inside")
 	}
 	if r.Antispoof != nil {
 		parts = append(parts, map[bool]string{true: "antispoof", false: "no antispoof"}[*r.Antispoof])

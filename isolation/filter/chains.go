@@ -16,13 +16,13 @@ import (
 
 // side is an end of a flow, as rules see it.
 type side struct {
-	link    netfilter.KeyPart
+	link    func(*table) netfilter.KeyPart
 	address func(*ip) netfilter.KeyPart
 }
 
 var (
-	ofSource      = side{inLink, (*ip).source}
-	ofDestination = side{outLink, (*ip).destination}
+	ofSource      = side{func(t *table) netfilter.KeyPart { return t.in }, (*ip).source}
+	ofDestination = side{func(t *table) netfilter.KeyPart { return t.out }, (*ip).destination}
 )
 
 // matchSelector matches what a selector selects; ok is false if that is nothing on this host. Sets that it needs are made.
@@ -31,11 +31,11 @@ func (t *table) matchSelector(s *isolation.Selector, v *ip, at side) (_ match, o
 		return nil, true
 	}
 	if s.Host { // what it sends comes from no interface
-		return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, make([]byte, unix.IFNAMSIZ)...), true
+		return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, make([]byte, unix.IFNAMSIZ)...), !t.isInside
 	}
 	if hasPatterns(s) {
 		name := setOf(s) + v.suffix
-		return netfilter.KeyIn(name, true, at.link, at.address(v)), t.sets[name] != nil
+		return netfilter.KeyIn(name, true, at.link(t), at.address(v)), t.sets[name] != nil
 	}
 	if len(v.prefixes(s)) == 0 {
 		return nil, false
@@ -148,11 +148,11 @@ func (t *table) networkChain(network string) {
 	var own, others []netfilter.Rule
 	for _, v := range ips {
 		t.set(netfilter.KeySet{Name: name + "-" + v.suffix, Comment: shortened(network), Key: []netfilter.KeyType{netfilter.LinkName, v.address}})
-		own = append(own, rule("of the same network", v.is(), netfilter.KeyIn(name+"-"+v.suffix, true, inLink, v.source()), accept))
-		others = append(others, rule("5: of another network", v.is(), netfilter.KeyIn(members+v.suffix, true, inLink, v.source()), deniedFor(isolation.ByNetwork)))
+		own = append(own, rule("of the same network", v.is(), netfilter.KeyIn(name+"-"+v.suffix, true, t.in, v.source()), accept))
+		others = append(others, rule("5: of another network", v.is(), netfilter.KeyIn(members+v.suffix, true, t.in, v.source()), deniedFor(isolation.ByNetwork)))
 	}
 	t.set(netfilter.KeySet{Name: name + "-links", Comment: shortened(network), Key: linkSet})
-	others = append(others, rule("5: from another network, with another address", netfilter.KeyIn(links, true, inLink), netfilter.KeyIn(name+"-links", false, inLink), deniedFor(isolation.ByNetwork)))
+	others = append(others, rule("5: from another network, with another address", netfilter.KeyIn(links, true, t.in), netfilter.KeyIn(name+"-links", false, t.in), deniedFor(isolation.ByNetwork)))
 	t.chain(name, shortened("5: to the network "+network), slices.Concat(own, others)...)
 }
 

@@ -24,6 +24,9 @@ type host struct {
 // families are those of the tables.
 var families = []netfilter.Family{netfilter.INet, netfilter.Bridge}
 
+// hostTables are these.
+var hostTables = []netfilter.Table{{Family: netfilter.INet, Name: name}, {Family: netfilter.Bridge, Name: name}}
+
 // isNeeded is whether anything of the state needs tables. Rules allow by themselves let through what nothing denies, and attachments on
 // other hosts are kept apart there.
 func (s *State) isNeeded() bool {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
@@ -46,14 +47,18 @@ func (Kernel) Guard(ctx context.Context, id, end, bridgeName string) error {
 	})
 }
 
-// change has the kernel execute one batch in this network namespace.
-func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netfilter.Batch) error) error {
+// change has the kernel execute one batch in this network namespace, and end the flows of addresses after that.
+func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netfilter.Batch) error, ended ...netip.Addr) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing is left to send
-	if err := s.Change(func(b *netfilter.Batch) error { return fill(s, b) }); err != nil {
+	err = s.Change(func(b *netfilter.Batch) error { return fill(s, b) })
+	if err == nil && len(ended) > 0 {
+		err = s.ForgetFlows(ended)
+	}
+	if err != nil {
 		return fmt.Errorf("isolation: %s: %w", what, err)
 	}
 	return nil

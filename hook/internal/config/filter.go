@@ -29,4 +29,12 @@ type Filter interface {
 	Lacks(ctx context.Context, s filter.State) (map[string][]string, error)
 	// Denied returns what was dropped of attachments, by filter.CountedAs of their IDs.
 	Denied(ctx context.Context) (map[string]isolation.Denied, error)
+	// ApplyInside has a namespace have what is on record for it, and no more, while nothing else changes.
+	ApplyInside(ctx context.Context, ns filter.Namespace, s filter.Inside) error
+	// RemoveInside removes what a namespace has for an attachment, its own or another one; what is missing is no error.
+	RemoveInside(ctx context.Context, ns filter.Namespace, m filter.Member) error
+	// LacksInside returns what a namespace lacks, by the IDs of its attachments.
+	LacksInside(ctx context.Context, ns filter.Namespace, s filter.Inside) (map[string][]string, error)
+	// DeniedInside is Denied of a namespace.
+	DeniedInside(ctx context.Context, ns filter.Namespace) (map[string]isolation.Denied, error)
 }

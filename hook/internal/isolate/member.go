@@ -15,22 +15,27 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// member returns an attachment as the host knows it; ok is false if it has no end on the host that could keep it apart, or none yet.
+// member returns an attachment as the host knows it; ok is false if it has no end on the host that could keep it apart, or none yet. What is
+// kept apart in its namespace is known from before ADD on.
 func member(of state.Allocation, a state.Attachment, levels networkLevels) (m filter.Member, ok bool) {
+	level := levels.of(a)
+	isInside := level.Inside && !hasEnd(a)
 	i, ok := place(a)
+	if isInside {
+		i, ok = placeInside(a), true
+	}
 	if !ok {
 		return m, false
 	}
-	level := levels.of(a)
 	m = filter.Member{
 		Member: isolation.Member{
 			ID: a.ContainerID, Network: a.Network, Level: level.Level, NoHost: level.NoHost,
 			Namespace: of.Identity.Namespace, Job: of.Identity.Job, Group: of.Identity.Group,
-			Addresses: append(slices.Clip(i.Addresses), ownAdvertised(a, i.MAC)...), Link: i.Bridge,
+			Addresses: append(slices.Clip(i.Addresses), ownAdvertised(a, i.MAC)...), Link: i.Bridge, Inside: isInside,
 		},
 		End: i.End, Bridge: i.Bridge, Antispoof: level.Antispoof,
 	}
-	if m.Bridge == "" {
+	if m.Bridge == "" && !m.Inside {
 		m.Link = m.End
 	}
 	m.Ingress, m.Egress = left(i.Narrowing.Ingress, isolation.ParseIngress), left(i.Narrowing.Egress, isolation.ParseEgress)
@@ -60,6 +65,31 @@ func place(a state.Attachment) (state.Isolation, bool) {
 		return *a.Isolation, a.Isolation.End != ""
 	}
 	return reported(a)
+}
+
+// hasEnd tells whether the interface of an attachment has an end on the host.
+func hasEnd(a state.Attachment) bool {
+	if a.Isolation != nil {
+		return !a.Isolation.Inside
+	}
+	list, err := onrecord.List(a)
+	return err != nil || slices.ContainsFunc(cniconf.Chain(list), cniconf.Plugin.HasEnd)
+}
+
+// placeInside returns the interface of an attachment inside, with its addresses when they are known: from the end of ADD on.
+func placeInside(a state.Attachment) state.Isolation {
+	i := state.Isolation{Inside: true, End: a.Interface}
+	if a.Isolation != nil {
+		i.Narrowing = a.Isolation.Narrowing
+		if a.Isolation.MAC == "" {
+			return i
+		}
+		i.MAC, i.Addresses = a.Isolation.MAC, a.Isolation.Addresses
+	}
+	if mac, addresses := inside(a); mac != "" { // a lease of DHCP may be another one by now
+		i.MAC, i.Addresses = mac, addresses
+	}
+	return i
 }
 
 // reported returns where the plugins of an attachment have put it, if the host can know it by its addresses.

@@ -22,7 +22,7 @@ const endNames = 10
 
 // Choose gives the end on the host of an attachment a name, of the form that plugins give, before ADD begins: it is on record with that.
 func Choose(o *operation.Operation, a *state.Attachment) error {
-	if a.Isolation == nil || a.Executor != state.InProcess {
+	if a.Isolation == nil || a.Isolation.Inside || a.Executor != state.InProcess {
 		return nil
 	}
 	for range endNames {
@@ -75,12 +75,22 @@ func (s seam) admit(bridge, mac string, addresses []netip.Addr) error {
 	if err := s.operation.Lock.Write(*s.attachment); err != nil {
 		return err
 	}
-	return s.change(s.add, s.complete)
+	if err := s.change(s.add, s.complete); err != nil {
+		return err
+	}
+	return s.host().tellInside(s.ctx)
 }
 
-// Readmit has the host know the MAC of an attachment that a later plugin of its chain has given it, as tuning does, and no other one.
+// Readmit has the host know the MAC of an attachment that a later plugin of its chain has given it, as tuning does, and no other one. What is kept apart inside
+// it has pass by then what rules allow.
 func Readmit(ctx context.Context, o *operation.Operation, a *state.Attachment) error {
-	if a.Isolation == nil || a.Isolation.MAC == "" {
+	if a.Isolation == nil {
+		return nil
+	}
+	if a.Isolation.Inside {
+		return admitInside(ctx, o, a)
+	}
+	if a.Isolation.MAC == "" {
 		return nil
 	}
 	mac, _ := inside(*a)
@@ -99,7 +109,7 @@ func Readmit(ctx context.Context, o *operation.Operation, a *state.Attachment) e
 // add has the host know the attachment, if it can, and complete has it get what it lacks for that.
 func (s seam) add(w wanted) error {
 	m, ok := member(s.operation.Record.Allocation, *s.attachment, w.Levels)
-	if !ok {
+	if !ok || m.Inside {
 		return nil
 	}
 	return s.operation.Config.Filter.Add(s.ctx, w.Rules, m)
@@ -107,7 +117,7 @@ func (s seam) add(w wanted) error {
 
 func (s seam) complete(w wanted) error {
 	m, ok := member(s.operation.Record.Allocation, *s.attachment, w.Levels)
-	if !ok {
+	if !ok || m.Inside {
 		return nil
 	}
 	return s.operation.Config.Filter.Complete(s.ctx, w.Rules, m, s.host().source(s.ctx, w))
@@ -163,5 +173,5 @@ func Join(ctx context.Context, o *operation.Operation, attachments []state.Attac
 			}
 		}
 	}
-	return nil
+	return host{o.Config, o.Store}.tellInside(ctx)
 }

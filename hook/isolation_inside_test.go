@@ -5,11 +5,14 @@ package hook
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
@@ -76,19 +79,24 @@ func TestInsideIsClosedFirst(t *testing.T) {
 			own := w.own(runtimeNetns)
 			return len(own) == 1 && own[0].MAC == nil
 		}
-		wasClosed := false
+		var wasClosed atomic.Bool
 		w.onCall = func(int, bool) {
 			if slices.ContainsFunc(w.namespaces.interfaces(runtimeNetns), func(name string) bool { return name == w.insideOf("runtime") }) && len(w.own(runtimeNetns)) == 0 {
 				t.Errorf("in process %t: the interface is there, and nothing keeps it apart", inProcess)
 			}
-			wasClosed = wasClosed || isClosed()
+			if isClosed() {
+				wasClosed.Store(true)
+			}
 		}
 		if err := setup(runtimeRequest)(w); err != nil {
 			t.Fatal(err)
 		}
 		own := w.own(runtimeNetns)
-		if len(own) != 1 || len(own[0].Addresses) != 1 || own[0].MAC == nil || own[0].End != w.insideOf("runtime") || !wasClosed {
-			t.Errorf("in process %t: the namespace keeps apart %+v, closed before: %t", inProcess, own, wasClosed)
+		if len(own) != 1 || len(own[0].Addresses) != 1 || own[0].MAC == nil || own[0].End != w.insideOf("runtime") || !wasClosed.Load() {
+			t.Errorf("in process %t: the namespace keeps apart %+v, closed before: %t", inProcess, own, wasClosed.Load())
+		}
+		if !w.namespaces.at[runtimeNetns].announced {
+			t.Errorf("in process %t: the agent hears of nothing that is removed there", inProcess)
 		}
 		if err := teardown("runtime")(w); err != nil {
 			t.Error(err)
@@ -162,6 +170,34 @@ func TestInsideFollowsItsNetwork(t *testing.T) {
 		}
 		if own := w.own(runtimeNetns); len(own) != step.want || step.want == 1 && (len(own[0].Addresses) != 1 || own[0].Level != "network" && own[0].Level != "strict") {
 			t.Errorf("with %s the namespace keeps apart %+v", step.keys, own)
+		}
+	}
+}
+
+// TestInsideLearns: a namespace knows attachments on other hosts as they are learned, and flows with addresses that have become another one's end there.
+func TestInsideLearns(t *testing.T) {
+	w := newWorld(t, apartInside(t, true))
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	known := func() (jobs map[string]string) {
+		jobs = map[string]string{}
+		for _, m := range w.filter.inside[w.namespaces.at[runtimeNetns].id].Others {
+			if m.Host == "other" {
+				jobs[m.Addresses[0].String()] = m.Job
+			}
+		}
+		return jobs
+	}
+	for _, step := range []struct {
+		jobs  map[string]string
+		ended string
+	}{{firstRemotes, "[]"}, {laterRemotes, "[10.7.0.2 10.7.0.3]"}, {nil, "[10.7.0.3 10.7.0.4]"}} {
+		if err := w.Isolation().Learn(t.Context(), "p", remotes(step.jobs), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if ended := fmt.Sprint(w.filter.inside[w.namespaces.at[runtimeNetns].id].Ended); !maps.Equal(known(), step.jobs) || ended != step.ended {
+			t.Errorf("known are %v, and the flows of %s have ended, want %v and %s", known(), ended, step.jobs, step.ended)
 		}
 	}
 }

@@ -112,11 +112,16 @@ func (h host) refreshInside(ctx context.Context, id string) error {
 }
 
 // Close has nothing pass by the interface of an attachment that is kept apart inside, and on record for that, until Readmit. It is called before
-// ADD.
+// ADD. From then on the agent hears of what is removed there.
 func Close(ctx context.Context, o *operation.Operation, a state.Attachment) error {
 	if a.Isolation == nil || !a.Isolation.Inside {
 		return nil
 	}
+	ns, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	_ = ns.Announce() // without it the agent sees at its next comparison what is removed
 	return host{o.Config, o.Store}.refreshInside(ctx, o.Record.Allocation.ID)
 }
 

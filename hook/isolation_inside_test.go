@@ -180,7 +180,7 @@ func TestInsideLearns(t *testing.T) {
 	if err := setup(runtimeRequest)(w); err != nil {
 		t.Fatal(err)
 	}
-	known := func() (jobs map[string]string) {
+	learned := func() (jobs map[string]string) {
 		jobs = map[string]string{}
 		for _, m := range w.filter.inside[w.namespaces.at[runtimeNetns].id].Others {
 			if m.Host == "other" {
@@ -196,8 +196,8 @@ func TestInsideLearns(t *testing.T) {
 		if err := w.Isolation().Learn(t.Context(), "p", remotes(step.jobs), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if ended := fmt.Sprint(w.filter.inside[w.namespaces.at[runtimeNetns].id].Ended); !maps.Equal(known(), step.jobs) || ended != step.ended {
-			t.Errorf("known are %v, and the flows of %s have ended, want %v and %s", known(), ended, step.jobs, step.ended)
+		if ended := fmt.Sprint(w.filter.inside[w.namespaces.at[runtimeNetns].id].Ended); !maps.Equal(learned(), step.jobs) || ended != step.ended {
+			t.Errorf("known are %v, and the flows of %s have ended, want %v and %s", learned(), ended, step.jobs, step.ended)
 		}
 	}
 }

@@ -63,8 +63,9 @@ type Client struct {
 	unread map[string]bool
 	// ended are the allocations of this node that the last answer says have ended.
 	ended []string
-	// indexes are the numbers of those that live.
-	indexes map[string]int
+	// indexes are the numbers of those that live, and renumbered counts how often they have changed.
+	indexes    map[string]int
+	renumbered uint64
 }
 
 // New returns a client. It sends no request.

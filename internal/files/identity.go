@@ -20,9 +20,33 @@ func Identity(path string) string {
 	if err != nil {
 		return ""
 	}
-	is, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || time.Since(time.Unix(is.Ctim.Unix())) < leastAge {
+	is, ok := stampOf(info)
+	if !ok {
 		return ""
 	}
-	return fmt.Sprint(path, is.Dev, is.Ino, is.Size, is.Mtim, is.Ctim)
+	return fmt.Sprint(path, is.dev, is.ino, is.size, is.changed, is.inode)
+}
+
+// Stamp is what Identity has of one path, without following a link there. It may be compared.
+type Stamp struct {
+	dev, ino       uint64
+	size           int64
+	changed, inode syscall.Timespec
+}
+
+// StampOf returns that of a path; ok is false where Identity would be empty.
+func StampOf(path string) (_ Stamp, ok bool) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Stamp{}, false
+	}
+	return stampOf(info)
+}
+
+func stampOf(info os.FileInfo) (_ Stamp, ok bool) {
+	is, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || time.Since(time.Unix(is.Ctim.Unix())) < leastAge {
+		return Stamp{}, false
+	}
+	return Stamp{is.Dev, is.Ino, is.Size, is.Mtim, is.Ctim}, true
 }

@@ -68,32 +68,29 @@ func (t *table) lines(comment string, s *isolation.Selector, at side, ports []is
 	return rules
 }
 
-// allowChain makes the chain of rules allow, and returns its name.
-func (t *table) allowChain(r *ruleset, rules []int) string {
-	name := r.allowClass(rules)
-	if t.chains[name] != nil {
-		return name
+// allowChain makes the chain of rules allow.
+func (t *table) allowChain(r *ruleset, c class) {
+	if t.chains[c.chain] != nil {
+		return
 	}
 	var lines []netfilter.Rule
 	var names []string
-	for _, i := range rules {
+	for _, i := range c.rules {
 		a := &r.Allow[i]
 		names = append(names, a.Name)
 		lines = append(lines, t.lines("allow "+a.Name, &a.From, ofSource, a.Ports, accept)...)
 	}
-	t.chain(name, shortened("allow "+strings.Join(names, ", ")), lines...)
-	return name
+	t.chain(c.chain, shortened("allow "+strings.Join(names, ", ")), lines...)
 }
 
 // egressChain makes the chain of rules egress. A packet that they let out goes on.
-func (t *table) egressChain(r *ruleset, rules []int) string {
-	name := r.egressClass(rules)
-	if t.chains[name] != nil {
-		return name
+func (t *table) egressChain(r *ruleset, c class) {
+	if t.chains[c.chain] != nil {
+		return
 	}
 	var lines []netfilter.Rule
 	var names []string
-	for _, i := range rules {
+	for _, i := range c.rules {
 		e := &r.Egress[i]
 		names = append(names, e.Name)
 		lines = append(lines, t.lines("egress "+e.Name, &e.To, ofDestination, e.Ports, goBack)...)
@@ -102,23 +99,22 @@ func (t *table) egressChain(r *ruleset, rules []int) string {
 			lines = append(lines, t.lines("egress "+e.Name+", DNS", &isolation.Selector{}, ofDestination, dns, goBack)...)
 		}
 	}
-	t.chain(name, shortened("egress "+strings.Join(names, ", ")), append(lines, rule("2: no rule egress has it", deniedFor(isolation.ByEgress)))...)
-	return name
+	t.chain(c.chain, shortened("egress "+strings.Join(names, ", ")), append(lines, rule("2: no rule egress has it", deniedFor(isolation.ByEgress)))...)
 }
 
 // reachedChain makes the chain of rules allow that select their destination by its address.
 func (t *table) reachedChain(r *ruleset) {
-	selectors := make([]*isolation.Selector, len(r.Allow))
-	for i := range r.Allow {
-		selectors[i] = &r.Allow[i].To
-	}
 	var rules []netfilter.Rule
 	for _, v := range ips {
-		ranges := v.reachOf(selectors)
+		ranges := r.ranges(v)
 		if len(ranges) == 0 {
 			continue
 		}
-		elements := ranges.elements(func(rules []int) string { return t.allowChain(r, rules) })
+		elements := ranges.elements(func(rules []int) string {
+			c := r.allowClass(rules)
+			t.allowChain(r, c)
+			return c.chain
+		})
 		var text []byte
 		for _, e := range elements {
 			text = append(append(text, e.Key...), e.Chain...)

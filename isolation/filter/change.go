@@ -49,7 +49,7 @@ func (r *ruleset) elementsOfAll(members []Member) (all []placed) {
 	found := kinds{}
 	for i := range members {
 		m := &members[i]
-		all = append(all, r.elementsOf(m, found.of(r, &m.Member), nil)...)
+		all = append(all, elementsOf(m, found.of(r, &m.Member), nil)...)
 	}
 	return all
 }

@@ -50,7 +50,7 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 		m := &s.Members[i]
 		k := found.of(r, &m.Member)
 		h.bridges[m.Bridge] = h.bridges[m.Bridge] || m.isApart(k)
-		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k, ofBridges[m.Bridge])...)
+		h.of[m.ID] = append(h.of[m.ID], elementsOf(m, k, ofBridges[m.Bridge])...)
 	}
 	for i := range s.Members {
 		for _, p := range h.of[s.Members[i].ID] {
@@ -76,10 +76,10 @@ func (t *table) form(r *ruleset, members []Member) kinds {
 		t.setsOf(k.sets)
 	}
 	for _, k := range found { // all sets of selectors are there
-		if len(k.allow) > 0 {
+		if k.allow.chain != "" {
 			t.allowChain(r, k.allow)
 		}
-		if len(k.egress) > 0 {
+		if k.egress.chain != "" {
 			t.egressChain(r, k.egress)
 		}
 	}

@@ -5,6 +5,7 @@ package filter_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -97,4 +98,25 @@ func TestRootFirstBesideKindsThatAreGone(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// TestRootFirstAfterOthers: the first attachments of their kinds, one after the other, have nothing made anew, also when those before them are gone.
+func TestRootFirstAfterOthers(t *testing.T) {
+	roottest.Require(t)
+	state := crowd(100, 40)
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		err := kernel.Apply(t.Context(), source(state))
+		asked := 0
+		for i := range 5 {
+			m := member(1000+i, fmt.Sprintf("job%d", 30+i), "s", isolation.Strict, "br0")
+			err = errors.Join(err, kernel.Add(t.Context(), state.Rules, m, func() (filter.State, error) { asked++; return state, nil }))
+			requireComplete(t, filter.State{Rules: state.Rules, Members: append(slices.Clone(state.Members), m)})
+			err = errors.Join(err, kernel.Remove(t.Context(), state.Rules, m))
+		}
+		if asked != 5 {
+			t.Errorf("all that is on record is read %d times, want once for each", asked)
+		}
+		return err
+	})
 }

@@ -84,7 +84,7 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 
 // removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
 func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
-	all := r.elementsOf(m, r.kindOf(&m.Member), anyGateway)
+	all := elementsOf(m, r.kindOf(&m.Member), anyGateway)
 	if len(all) == 0 {
 		return unix.ENOENT
 	}

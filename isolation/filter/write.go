@@ -122,7 +122,7 @@ func (r *ruleset) ready(s *netfilter.Socket, m *Member) (all []placed, isReady b
 		return nil, false, err
 	}
 	ofBridges, err := bridgeMACs([]Member{*m})
-	return r.elementsOf(m, k, ofBridges[m.Bridge]), true, err
+	return elementsOf(m, k, ofBridges[m.Bridge]), true, err
 }
 
 // isFree tells whether no other attachment has an address or a MAC in the tables: what is there would stay that one's, and go with it.

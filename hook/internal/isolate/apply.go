@@ -169,33 +169,54 @@ func (w wanted) isNeeded(members []filter.Member) bool {
 // recorded returns all that are on record and in this boot. The error is that of records that cannot be read, of which nothing is
 // known.
 func (h host) recorded(ctx context.Context, levels networkLevels) (members []filter.Member, unread error) {
-	unread = h.each(ctx, levels, func(_ state.Allocation, _ state.Attachment, m filter.Member) { members = append(members, m) })
+	unread = h.each(ctx, func(r recordedMember) { members = append(members, r.at(levels)) })
 	return members, unread
 }
 
+// recordedMember is an attachment as its record has it.
+type recordedMember struct {
+	filter.Member // without its level
+
+	allocation, iface string
+	level             networkLevel
+}
+
+// at is the attachment with the level that its network has.
+func (r *recordedMember) at(levels networkLevels) filter.Member {
+	m, level := r.Member, levels.of(r.Network, r.level)
+	m.Level, m.NoHost, m.Antispoof = level.Level, level.NoHost, level.Antispoof
+	return m
+}
+
+// latest is what was read of records last: an agent needs all for the first attachment of each kind, and few have changed since.
+var latest state.Kept[[]recordedMember]
+
 // each calls a function for each of recorded.
-func (h host) each(ctx context.Context, levels networkLevels, do func(state.Allocation, state.Attachment, filter.Member)) (unread error) {
+func (h host) each(ctx context.Context, do func(recordedMember)) error {
 	boot, err := state.BootID()
 	if err != nil {
 		return err
 	}
-	for record, err := range h.store.List(ctx) {
-		if err != nil {
-			unread = errors.Join(unread, err)
-			continue
-		}
+	var damaged error
+	unread := latest.Each(ctx, h.store, func(record state.Record) (all []recordedMember, isOfRecord bool) {
 		if before := record.Allocation.BootID; before != "" && before != boot {
-			continue
+			return nil, true
 		}
+		isOfRecord = len(record.Attachments) > 0 && len(record.Damaged) == 0
 		o := operation.NewOperation(h.config, h.store, record)
-		unread = errors.Join(unread, o.LoadFromCache())
+		damaged = errors.Join(damaged, o.LoadFromCache())
 		for _, a := range o.Record.Attachments {
-			if m, ok := member(o.Record.Allocation, a, levels); ok {
-				do(o.Record.Allocation, a, m)
+			if m, ok := recordedOf(o.Record.Allocation, a); ok {
+				all = append(all, m)
 			}
 		}
-	}
-	return unread
+		return all, isOfRecord
+	}, func(all []recordedMember) {
+		for _, r := range all {
+			do(r)
+		}
+	})
+	return errors.Join(unread, damaged)
 }
 
 // source reads all that is on record, also of other hosts. What is not known of these is not allowed, so it keeps nothing from being made.

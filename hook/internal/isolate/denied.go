@@ -45,8 +45,8 @@ type HostEnd struct {
 // Ends returns the attachments of which the host knows the ends, as they are on record. With an error, some of them are missing.
 func Ends(ctx context.Context, e *operation.Env) (ends []HostEnd, err error) {
 	h := host{&e.Config, e.Store}
-	err = h.each(ctx, nil, func(of state.Allocation, a state.Attachment, m filter.Member) {
-		ends = append(ends, HostEnd{of.ID, a.Interface, a.Network, m.Addresses, []string{m.Link, m.End}})
+	err = h.each(ctx, func(r recordedMember) {
+		ends = append(ends, HostEnd{r.allocation, r.iface, r.Network, r.Addresses, []string{r.Link, r.End}})
 	})
 	return ends, err
 }

@@ -17,29 +17,34 @@ import (
 
 // member returns an attachment as the host knows it; ok is false if it has no end on the host that could keep it apart, or none yet.
 func member(of state.Allocation, a state.Attachment, levels networkLevels) (m filter.Member, ok bool) {
+	r, ok := recordedOf(of, a)
+	return r.at(levels), ok
+}
+
+// recordedOf is member without the level that its network has by now.
+func recordedOf(of state.Allocation, a state.Attachment) (r recordedMember, ok bool) {
 	i, ok := place(a)
 	if !ok {
-		return m, false
+		return r, false
 	}
-	level := levels.of(a)
-	m = filter.Member{
+	r = recordedMember{allocation: of.ID, iface: a.Interface, level: recordedLevel(a), Member: filter.Member{
 		Member: isolation.Member{
-			ID: a.ContainerID, Network: a.Network, Level: level.Level, NoHost: level.NoHost,
+			ID: a.ContainerID, Network: a.Network,
 			Namespace: of.Identity.Namespace, Job: of.Identity.Job, Group: of.Identity.Group,
 			Addresses: append(slices.Clip(i.Addresses), ownAdvertised(a, i.MAC)...), Link: i.Bridge,
 		},
-		End: i.End, Bridge: i.Bridge, Antispoof: level.Antispoof,
+		End: i.End, Bridge: i.Bridge,
+	}}
+	if r.Bridge == "" {
+		r.Link = r.End
 	}
-	if m.Bridge == "" {
-		m.Link = m.End
-	}
-	m.Ingress, m.Egress = left(i.Narrowing.Ingress, isolation.ParseIngress), left(i.Narrowing.Egress, isolation.ParseEgress)
+	r.Ingress, r.Egress = left(i.Narrowing.Ingress, isolation.ParseIngress), left(i.Narrowing.Egress, isolation.ParseEgress)
 	if i.MAC == "" { // nothing passes from its end
-		return m, true
+		return r, true
 	}
 	var err error
-	m.MAC, err = net.ParseMAC(i.MAC)
-	return m, err == nil
+	r.MAC, err = net.ParseMAC(i.MAC)
+	return r, err == nil
 }
 
 // left returns what the job leaves by a text on record: none if it cannot be read, as one that a later program has written.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/state"
@@ -59,4 +61,41 @@ func TestMember(t *testing.T) {
 	if m, ok := member(of, state.Attachment{}, strict); ok {
 		t.Errorf("what is not attached: %+v", m)
 	}
+}
+
+// TestRecorded: attachments have the levels that their networks have by now, and are where their records have them by now, also if they were read before.
+func TestRecorded(t *testing.T) {
+	h, _ := newHostOnDisk(t)
+	lock, err := h.store.Lock(t.Context(), "a")
+	a := state.Attachment{Network: "n", Interface: "eth0", ContainerID: "a", Phase: state.Attached, Batch: state.Batch{Kind: state.BatchSetup}, Isolation: &state.Isolation{Level: "strict", End: "veth9", MAC: "02:00:00:00:00:09"}}
+	if err == nil {
+		err = lock.Begin(state.Allocation{ID: "a", Mode: state.ModeSetup}, []state.Attachment{a})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	require := func(levels networkLevels, want string) {
+		t.Helper()
+		members, err := h.recorded(t.Context(), levels)
+		if err != nil || len(members) != 1 {
+			t.Fatalf("%v, %v, want one", members, err)
+		}
+		if got := fmt.Sprintf("%s %t %s", members[0].Level, members[0].Antispoof, members[0].MAC); got != want {
+			t.Errorf("%v: %q, want %q", levels, got, want)
+		}
+	}
+	synctest.Test(t, func(*testing.T) {
+		time.Sleep(time.Until(time.Now().AddDate(200, 0, 0))) // until the record is old
+		require(nil, "strict false 02:00:00:00:00:09")
+		require(networkLevels{"n": {isolation.Network, true, false}}, "network true 02:00:00:00:00:09")
+		require(nil, "strict false 02:00:00:00:00:09")
+		moved := *a.Isolation
+		moved.MAC = "02:00:00:00:00:08"
+		a.Isolation = &moved
+		if err := lock.Write(a); err != nil {
+			t.Error(err)
+		}
+		require(nil, "strict false 02:00:00:00:00:08")
+	})
 }

@@ -60,11 +60,16 @@ func (l networkLevels) keep(former networkLevels) {
 	}
 }
 
-// of returns that of an attachment: its network's, or what was recorded when it was attached.
-func (l networkLevels) of(a state.Attachment) networkLevel {
-	if now, ok := l[a.Network]; ok {
+// of returns that of an attachment: its network's, or the recorded one.
+func (l networkLevels) of(network string, recorded networkLevel) networkLevel {
+	if now, ok := l[network]; ok {
 		return now
 	}
+	return recorded
+}
+
+// recordedLevel is the level with which an attachment was attached.
+func recordedLevel(a state.Attachment) networkLevel {
 	if a.Isolation == nil {
 		return networkLevel{Level: isolation.None}
 	}

@@ -6,7 +6,6 @@ package state
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync"
 
 	"github.com/allocnet/allocnet/internal/files"
@@ -40,11 +39,12 @@ func (k *Kept[T]) Each(ctx context.Context, s *Store, derive func(Record) (value
 	if err != nil {
 		return err
 	}
+	dir := s.allocations() + "/"
 	for _, id := range ids {
 		if ctx.Err() != nil {
 			return errors.Join(unread, context.Cause(ctx))
 		}
-		is, isOld := files.StampOf(filepath.Join(s.allocationDir(id), journalFile))
+		is, isOld := files.StampOf(dir + id + "/" + journalFile)
 		one, wasKept := before[id]
 		if !isOld || !wasKept || one.journal != is {
 			record, ok, err := s.readListed(id)

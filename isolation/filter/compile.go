@@ -62,10 +62,9 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 
 // form makes the sets and the chains for rules and attachments, without their elements, and returns the kinds of these.
 func (t *table) form(r *ruleset, members []Member) kinds {
-	found := kinds{}
+	found := r.kindsOf(members)
 	for i := range members {
 		m := &members[i]
-		found.of(r, &m.Member)
 		if m.Level == isolation.Network {
 			t.networkChain(m.Network)
 		}

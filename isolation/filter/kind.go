@@ -72,8 +72,8 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, state Source) error {
 			if err != nil {
 				return err
 			}
-			found := kinds{}
-			t.fill(r, found, wanted.Members, isNew)
+			found := r.kindsOf(wanted.Members)
+			t.fill(found, wanted.Members, isNew)
 			t.follow(r, found, k, isNew, there)
 			removeGone(b, r, found, there)
 		}
@@ -164,10 +164,10 @@ func removeGone(b *netfilter.Batch, r *ruleset, found kinds, there *listing) {
 }
 
 // fill puts what attachments have into new sets.
-func (t *table) fill(r *ruleset, found kinds, members []Member, isNew map[string]bool) {
+func (t *table) fill(found kinds, members []Member, isNew map[string]bool) {
 	for i := range members {
 		m := &members[i]
-		k := found.of(r, &m.Member)
+		k := found[keyOf(&m.Member)]
 		hasNew := m.Level == isolation.Network && isNew[networkSets(m.Network)+"-"+ip4.suffix]
 		if !hasNew && !slices.ContainsFunc(k.sets, func(set string) bool { return isNew[set+ip4.suffix] }) {
 			continue

@@ -19,6 +19,9 @@ type ruleset struct {
 	// matched finds the selectors with patterns that packets are matched with: each has a set. to finds rules allow, from rules egress.
 	matched, to, from *index
 	isBuilt           bool
+	mu                sync.Mutex // guards latest
+	// latest are the kinds of the attachments that were there last: an agent asks for all of them each time.
+	latest kinds
 	// reached are the classes of rules allow that select their destination by its address.
 	reached func() []class
 }
@@ -137,11 +140,31 @@ func (r *ruleset) matchedBy(selectors []*isolation.Selector) (allow, egress map[
 type kinds map[string]*kind
 
 func (all kinds) of(r *ruleset, m *isolation.Member) *kind {
-	key := string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
+	key := keyOf(m)
 	if all[key] == nil {
 		all[key] = r.kindOf(m)
 	}
 	return all[key]
+}
+
+func keyOf(m *isolation.Member) string {
+	return string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
+}
+
+// kindsOf returns those of all attachments. They do not change.
+func (r *ruleset) kindsOf(members []Member) kinds {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := kinds{}
+	for i := range members {
+		m := &members[i].Member
+		if key := keyOf(m); all[key] == nil {
+			all[key] = r.latest[key]
+			all.of(r, m)
+		}
+	}
+	r.latest = all
+	return all
 }
 
 // allowClasses are those of their rules allow, and of those that select their destination by its address, by their chains.

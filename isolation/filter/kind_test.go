@@ -100,7 +100,8 @@ func TestRootFirstBesideKindsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestRootFirstAfterOthers: the first attachments of their kinds, one after the other, have nothing made anew, also when those before them are gone.
+// TestRootFirstAfterOthers: the first attachments of their kinds, one after the other, have nothing made anew, also when those before them are gone; chains of
+// those that are there get the lines about them.
 func TestRootFirstAfterOthers(t *testing.T) {
 	roottest.Require(t)
 	state := crowd(100, 40)
@@ -114,7 +115,13 @@ func TestRootFirstAfterOthers(t *testing.T) {
 			requireComplete(t, filter.State{Rules: state.Rules, Members: append(slices.Clone(state.Members), m)})
 			err = errors.Join(err, kernel.Remove(t.Context(), state.Rules, m))
 		}
-		if asked != 5 {
+		for i := range 5 { // each is allowed to reach the one before it
+			m := member(1000+i, fmt.Sprintf("job%d", 60-i), "s", isolation.Strict, "br0")
+			err = errors.Join(err, kernel.Add(t.Context(), state.Rules, m, func() (filter.State, error) { asked++; return state, nil }))
+			state.Members = append(slices.Clone(state.Members), m)
+			requireComplete(t, state)
+		}
+		if asked != 10 {
 			t.Errorf("all that is on record is read %d times, want once for each", asked)
 		}
 		return err

@@ -237,6 +237,26 @@ func (c Config) Resolve(names []string) ([]*cniconf.Network, error) {
 	return networks, nil
 }
 
+// PublishedAddresses returns the addresses that networks publish ports on, with the file of the network. A network whose rules cannot
+// be read is left out: nothing is attached to it, so no port is published there.
+func (c Config) PublishedAddresses() (map[netip.Addr]string, error) {
+	catalog, err := c.Catalog()
+	if err != nil {
+		return nil, err
+	}
+	found := map[netip.Addr]string{}
+	for _, n := range catalog.Networks {
+		rules, err := policy.Of(n)
+		if err != nil || rules.PublishAddress == nil {
+			continue
+		}
+		for _, address := range rules.PublishAddress.Addresses.Addresses() {
+			found[address] = n.Path
+		}
+	}
+	return found, nil
+}
+
 // FileOf returns the file of a network for messages.
 func (c Config) FileOf(network string) string {
 	catalog, err := c.Catalog()

@@ -43,7 +43,7 @@ func TestARP(t *testing.T) {
 		"nothing":                        {nil, false},
 		"reply for " + neighbor.String(): {packet(2, other, neighbor.String(), "10.0.0.5"), false},
 	} {
-		if got := arpConflict(test.packet, own, wanted); got != test.want {
+		if got := arpConflict(test.packet, wanted, own); got != test.want {
 			t.Errorf("%s: conflict %t", name, got)
 		}
 	}
@@ -91,7 +91,7 @@ func TestAnnouncement(t *testing.T) {
 	if got, want := hex.EncodeToString(four.packet), "00010800060400010200000000010a0000050000000000000a000005"; got != want {
 		t.Errorf("the announcement is %s, want %s", got, want)
 	}
-	if !arpConflict(four.packet, other, netip.MustParseAddr("10.0.0.5")) {
+	if !arpConflict(four.packet, netip.MustParseAddr("10.0.0.5"), other) {
 		t.Error("another host does not see a conflict with it")
 	}
 	six := announcementOf(own, netip.MustParseAddr("fd00::5"))

@@ -129,7 +129,7 @@ func TestSetupRequest(t *testing.T) {
 	sent := api.Setup{
 		Netns: "/run/netns/a", Identity: api.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"},
 		Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}},
-		Ports: []api.Port{{Label: "http", HostPort: 1, To: 2, HostIP: "192.0.2.1", Protocol: "tcp"}}, Args: map[string]string{"A": "b"},
+		Ports: []api.Port{{Label: "http", HostPort: 1, LastHostPort: 1, To: 2, HostIP: "192.0.2.1", Protocol: "tcp"}}, Args: map[string]string{"A": "b"},
 	}
 	var body setupBody
 	if err := json.Unmarshal([]byte(marshal(t, sent)), &body); err != nil {

@@ -48,7 +48,7 @@ func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment, l
 func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 	undone := *a
 	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
-	undone.DHCP = lease.Released(a.DHCP)
+	lease.Release(&undone)
 	if i := a.Isolation; i != nil {
 		undone.Isolation = i.Unplaced()
 	}

@@ -120,6 +120,39 @@ func TestLongDHCPv6(t *testing.T) {
 	l.await("the server has no lease", func() bool { return !strings.Contains(read(t, l.dir+"/leases"), "2001:db8:78:") })
 }
 
+// TestDHCPv6OfAJob: while an allocation has the address of its place in the job, another one neither gets nor releases it, and has it when
+// the first one has ended.
+func TestDHCPv6OfAJob(t *testing.T) {
+	l := newLAN6(t)
+	sandbox.WriteFile(t, l.conf+"/70-lan6.conflist", strings.Replace(block(t, "dhcp.md", "tested: dhcpv6 conflist", "json"), `["ipv4", "ipv6"]`, `["ipv6"], "identity": "job", "hostname": "job"`, 1))
+	l.serve6("2001:db8:77::50,2001:db8:77::60")
+	l.ready()
+	setup := func(id string) (*api.Allocation, error) {
+		return l.client.Setup(ctx, id, api.Setup{
+			Primary: api.Selection{{Name: "lan6"}}, Identity: api.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
+		})
+	}
+	first := must[*api.Allocation](l.host)(setup("db-1")).Attachments[0].Addresses
+	if _, err := setup("db-2"); err == nil || !strings.Contains(err.Error(), "is used by another allocation still") {
+		t.Errorf("a second one is attached: %v", err)
+	}
+	if now := l.address6("db-1", "eth0"); !strings.Contains(now, first[0].String()) || !strings.Contains(read(t, l.dir+"/leases"), first[0].Addr().String()) {
+		t.Errorf("the first one has %q, want %v; the server has %s", now, first, read(t, l.dir+"/leases"))
+	}
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
+	if again := must[*api.Allocation](l.host)(setup("db-2")).Attachments[0].Addresses; len(again) != 1 || again[0] != first[0] {
+		t.Errorf("the second one has %v, want %v", again, first)
+	}
+	if !strings.Contains(read(t, l.dir+"/leases"), " db ") {
+		t.Errorf("the server does not know its name: %s", read(t, l.dir+"/leases"))
+	}
+	if err := l.client.Teardown(ctx, "db-2"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDHCPv6Page runs the example of docs/dhcp.md, and what it says of a network that takes no routes, and of a host without an agent.
 func TestDHCPv6Page(t *testing.T) {
 	l := newLAN6(t)

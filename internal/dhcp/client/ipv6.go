@@ -23,7 +23,8 @@ import (
 	"github.com/allocnet/allocnet/internal/dhcp"
 )
 
-// ipv6 are servers of DHCPv6, which are asked by multicast, also those that have given a lease.
+// ipv6 are servers of DHCPv6, which are asked by multicast, also those that have given a lease. None is asked to confirm an address
+// (Confirm): the interface of an attachment stays on its link, also while no process extends its leases.
 type ipv6 struct {
 	Identity
 

@@ -466,6 +466,7 @@ func TestIPv6Off(t *testing.T) {
 		`{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "0"}}`:                                               "the sysctl net.ipv6.conf.IFNAME.disable_ipv6 0",
 		`{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "1"}}`:                                               "",
 		`{"type": "loopback"}`: "the plugin loopback, which assigns ::1",
+		`{"type": "macvlan", "ipam": {"type": "dhcp", "families": ["ipv4", "ipv6"]}}`: "addresses by DHCPv6",
 	} {
 		for value, refused := range map[string]bool{"off": uses != "", "link-local": false} {
 			n, err := cniconf.ParseNetwork("n.conflist", fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "allocnet": {"ipv6": %q}, "plugins": [%s]}`, value, conf))

@@ -78,6 +78,12 @@ func Replace(shared *os.Root, name string, data []byte) error {
 	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644})
 }
 
+// Update is Replace where the file is there, and fails with fs.ErrNotExist where it is not: what has attached the allocation writes it
+// first, and removes it, at any time.
+func Update(shared *os.Root, name string, data []byte) error {
+	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644, Unlocked: true, Existing: true})
+}
+
 // Remove removes all files. A missing file or directory is not an error.
 func Remove(sharedDir string) error {
 	shared, err := os.OpenRoot(sharedDir)

@@ -237,7 +237,7 @@ func (k *Keeper) tell(id string, m member) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.told)) {
 			k.bytes += len(m.told[name])
-			err = errors.Join(err, networkstatus.Replace(shared, name, m.told[name]))
+			err = errors.Join(err, networkstatus.Update(shared, name, m.told[name]))
 		}
 		return err
 	})

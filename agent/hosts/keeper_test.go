@@ -360,8 +360,10 @@ func TestTold(t *testing.T) {
 	h.add("a1", "default", "db", map[string]string{"lan": "10.0.0.5/24"})
 	h.add("b2", "default", "web", map[string]string{"lan": "10.0.0.6/24"})
 	file := func(id, name string) string { return filepath.Join(h.dir, id, "alloc", name) }
-	if err := os.WriteFile(file("a1", networkstatus.File), []byte("[]"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{networkstatus.File, networkstatus.EnvFile} {
+		if err := os.WriteFile(file("a1", name), []byte("[]"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	look := func(want string) {
 		t.Helper()

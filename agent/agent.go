@@ -116,7 +116,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = []string{cniconf.DefaultDir}
+		c.ConfDirs = cniconf.DefaultDirs()
 	}
 	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)

@@ -107,7 +107,7 @@ type Config struct {
 // WithDefaults returns the configuration with the defaults of what it lacks.
 func (c Config) WithDefaults() Config {
 	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = []string{cniconf.DefaultDir}
+		c.ConfDirs = cniconf.DefaultDirs()
 	}
 	if c.Catalog == nil {
 		dirs := c.ConfDirs

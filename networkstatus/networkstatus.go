@@ -84,7 +84,7 @@ func Remove(sharedDir string) error {
 
 // remove removes a file. What a task made of it stays under another name, until the allocation's directory goes.
 func remove(shared *os.Root, name string) error {
-	if err := files.Clear(shared, name); err != nil {
+	if err := files.ClearFile(shared, name); err != nil {
 		return fmt.Errorf("remove %s: %w", filepath.Join(shared.Name(), name), err)
 	}
 	return nil

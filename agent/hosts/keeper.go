@@ -36,7 +36,7 @@ const (
 // Config is what a Keeper needs. All but Logger is required.
 type Config struct {
 	// AllocDir returns what has the directories of Nomad's allocations. Empty: it is not known, and there are no files.
-	AllocDir func() (string, error)
+	AllocDir func(context.Context) (string, error)
 	// Version returns a text that is another one after each change of Allocations and Remotes.
 	Version func() (string, error)
 	// Allocations are those of this host.
@@ -131,7 +131,7 @@ func (k *Keeper) look(ctx context.Context) error {
 		return nil
 	}
 	k.indexes = indexes
-	if k.allocDir, err = k.c.AllocDir(); err != nil || k.allocDir == "" {
+	if k.allocDir, err = k.c.AllocDir(ctx); err != nil || k.allocDir == "" {
 		return err
 	}
 	if err := k.round(ctx); err != nil {
@@ -218,7 +218,7 @@ func (k *Keeper) write(id string, file []byte) error {
 }
 
 func (k *Keeper) remove(id string) error {
-	err := k.within(id, func(shared *os.Root) error { return files.Clear(shared, networkstatus.HostsFile) })
+	err := k.within(id, func(shared *os.Root) error { return files.ClearFile(shared, networkstatus.HostsFile) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("allocation %s: remove %s: %w", id, networkstatus.HostsFile, err)
 	}

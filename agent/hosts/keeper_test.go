@@ -45,7 +45,7 @@ type host struct {
 func newHost(t *testing.T) *host {
 	h := &host{T: t, dir: t.TempDir(), indexes: map[string]int{}}
 	h.Keeper = New(Config{
-		AllocDir: func() (string, error) { return h.dir, nil }, Allocations: h.list, Indexes: func() map[string]int { return locked(h, &h.indexes) },
+		AllocDir: func(context.Context) (string, error) { return h.dir, nil }, Allocations: h.list, Indexes: func() map[string]int { return locked(h, &h.indexes) },
 		Version: func() (string, error) { return fmt.Sprint(locked(h, &h.version)), nil },
 		Remotes: func() ([]isolation.Member, error) { return h.remotes, nil },
 	})

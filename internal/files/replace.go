@@ -88,6 +88,11 @@ func RemoveTemporary(dir *os.Root, name string) error {
 	return root{dir}.remove(temporaryName(name, Options{}))
 }
 
+// ClearFile is Clear, also of what a killed writer of ReplaceIn left, unless it was Unlocked.
+func ClearFile(dir *os.Root, name string) error {
+	return errors.Join(Clear(dir, name), RemoveTemporary(dir, name))
+}
+
 // OfTemporary returns the name of the file that a temporary file is for, unless that was Unlocked.
 func OfTemporary(name string) (of string, ok bool) {
 	of, hidden := strings.CutPrefix(name, ".")

@@ -18,7 +18,7 @@ import (
 func (h *host) step(page, mark string) string {
 	h.t.Helper()
 	text := regexp.MustCompile("(?m)^   ").ReplaceAllString(example(h.t, "../docs/"+page, mark), "")
-	return strings.NewReplacer("/opt/cni/config/", h.conf+"/", "/etc/allocnet/networks/", h.own+"/", "/etc/allocnet.d", h.conf+"/agent").Replace(text)
+	return strings.NewReplacer("/opt/cni/config/", h.conf+"/", "/etc/allocnet/networks", h.own, "/etc/allocnet.d", h.conf+"/agent").Replace(text)
 }
 
 // empty removes the networks of the host: a page writes them.

@@ -7,9 +7,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/isolation"
 )
 
@@ -250,30 +250,20 @@ func listOf[T fmt.Stringer](items []T) string {
 	return list(texts)
 }
 
-// PortRange is ports of the host from First to Last, as "N" or "N-M".
-type PortRange struct{ First, Last int }
+// PortRange is ports of the host, as "N" or "N-M".
+type PortRange allocation.PortRange
 
 // UnmarshalText reads a range.
 func (r *PortRange) UnmarshalText(text []byte) error {
-	first, last, isRange := strings.Cut(string(text), "-")
-	if !isRange {
-		last = first
-	}
-	from, _ := strconv.ParseUint(first, 10, 31) // what is no number becomes 0, and one that is too long the largest
-	to, _ := strconv.ParseUint(last, 10, 31)
-	r.First, r.Last = int(from), int(to)
-	if r.First < 1 || r.Last > 65535 || r.Last < r.First {
+	ports, err := allocation.ParsePortRange(string(text))
+	if err != nil {
 		return fmt.Errorf("hostPorts %q: want a port or a range from 1 to 65535, as in 20000-20999", text)
 	}
+	*r = PortRange(ports)
 	return nil
 }
 
-func (r PortRange) String() string {
-	if r.First == r.Last {
-		return strconv.Itoa(r.First)
-	}
-	return fmt.Sprintf("%d-%d", r.First, r.Last)
-}
+func (r PortRange) String() string { return allocation.PortRange(r).String() }
 
 // contains tells whether all ports of another range are in this one.
 func (r PortRange) contains(ports PortRange) bool {

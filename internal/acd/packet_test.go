@@ -106,13 +106,3 @@ func TestAnnouncement(t *testing.T) {
 		t.Error("another host does not see a conflict with it")
 	}
 }
-
-// TestTentative: by the kernel's table.
-func TestTentative(t *testing.T) {
-	const table = "fd000000000000000000000000000005 02 40 00 c0     eth0\nfd000000000000000000000000000006 02 40 00 80     eth0\nfd000000000000000000000000000007 02 40 00 88     eth0\n"
-	for address, want := range map[string]bool{"fd00::5": true, "fd00::6": false, "fd00::7": true, "fd00::8": false} {
-		if got := isTentative(table, netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s: %t", address, got)
-		}
-	}
-}

@@ -74,14 +74,17 @@ func byteOf(data []byte, path ...uint16) uint8 {
 	return 0
 }
 
-// ForgetFlows is ForgetEach for the flows that addresses have begun or answer.
+// ForgetFlows is ForgetEach for the flows that addresses have begun or answer. A kernel that does not list flows keeps them.
 func (s *Socket) ForgetFlows(of []netip.Addr) error {
 	if len(of) == 0 {
 		return nil
 	}
-	err := s.forgetEach(func(f Flow) bool {
+	found, err := s.findFlows(func(f Flow) bool {
 		return slices.Contains(of, f.Original.Source) || slices.Contains(of, f.Reply.Source)
 	})
+	if err = ignoreUnsupported(err); err == nil {
+		err = s.forget(found)
+	}
 	if err != nil {
 		return fmt.Errorf("flows of %v: %w", of, err)
 	}
@@ -89,20 +92,23 @@ func (s *Socket) ForgetFlows(of []netip.Addr) error {
 }
 
 // ForgetEach has the kernel forget the flows that are wanted: it decides about their next packet as about a first one. To find
-// them it goes through all flows of the network namespace. That one has ended meanwhile is no error, and a kernel that does not list
-// flows keeps them.
+// them it goes through all flows of the network namespace. That one has ended meanwhile is no error.
 func ForgetEach(ctx context.Context, wanted func(Flow) bool) error {
 	s, err := Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing is left to send
-	return s.forgetEach(wanted)
+	found, err := s.findFlows(wanted)
+	if err != nil {
+		return fmt.Errorf("list flows: %w", err)
+	}
+	return s.forget(found)
 }
 
-func (s *Socket) forgetEach(wanted func(Flow) bool) error {
-	var found [][]byte
-	err := whole(func() error {
+// findFlows returns the messages of the flows that are wanted, which identify them.
+func (s *Socket) findFlows(wanted func(Flow) bool) (found [][]byte, err error) {
+	err = undisturbed(func() error {
 		found = nil
 		return s.receive(flowMessage(nl.IPCTNL_MSG_CT_GET, netlink.Dump, []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}), func(flow []byte) bool {
 			if wanted(newFlow(flow)) {
@@ -111,10 +117,11 @@ func (s *Socket) forgetEach(wanted func(Flow) bool) error {
 			return true
 		})
 	})
-	if err != nil {
-		return err
-	}
-	for _, flow := range found { // what is in a message identifies it
+	return found, err
+}
+
+func (s *Socket) forget(flows [][]byte) error {
+	for _, flow := range flows {
 		if _, err := s.Execute(flowMessage(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, flow)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("forget a flow from %s: %w", newFlow(flow).Original.Source, err)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/hostmap"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // Engine sets up, tears down and lists allocations.
@@ -116,7 +117,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = []string{cniconf.DefaultDir}
+		c.ConfDirs = cniconf.DefaultDirs()
 	}
 	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
@@ -166,6 +167,7 @@ type Agent struct {
 func New(c Config, e Engine) *Agent {
 	c = c.withDefaults()
 	c.Metrics.registry.MustRegister(&hostCollector{engine: e, catalog: c.catalog, addDenied: c.addDenied, log: c.Logger})
+	c.Metrics.registry.MustRegister(publishedCollector{netns.Published, c.Logger})
 	if c.Pools != nil {
 		c.Metrics.registry.MustRegister(poolCollector{c.Pools})
 	}

@@ -20,7 +20,7 @@ func described(t *testing.T) map[string][]string {
 	registry := prometheus.NewRegistry()
 	NewMetrics(registry)
 	descs := make(chan *prometheus.Desc, 64)
-	for _, c := range []prometheus.Collector{registry, &hostCollector{}, poolCollector{}, clusterCollector{}, repairCollector{}} {
+	for _, c := range []prometheus.Collector{registry, &hostCollector{}, poolCollector{}, clusterCollector{}, repairCollector{}, publishedCollector{}} {
 		c.Describe(descs)
 	}
 	close(descs)

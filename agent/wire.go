@@ -39,6 +39,8 @@ type setupBody struct {
 	Primary  networks        `json:"primary"`
 	Networks networks        `json:"networks"`
 	Ports    []portmap.Port  `json:"ports"`
+	Ingress  *string         `json:"ingress"`
+	Egress   *string         `json:"egress"`
 }
 
 func (b *setupBody) request(id string) (hook.Request, error) {
@@ -50,7 +52,7 @@ func (b *setupBody) request(id string) (hook.Request, error) {
 	default:
 		return r, &hook.RequestError{Field: "primary", Value: b.Primary[1].Name, Reason: "want one network; further ones belong to \"networks\""}
 	}
-	return r, nil
+	return r, r.Narrow(b.Ingress, b.Egress)
 }
 
 // attachBody is api.Attach with its selection checked.

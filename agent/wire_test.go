@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,7 +130,8 @@ func TestSetupRequest(t *testing.T) {
 	sent := api.Setup{
 		Netns: "/run/netns/a", Identity: api.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"},
 		Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}},
-		Ports: []api.Port{{Label: "http", HostPort: 1, To: 2, HostIP: "192.0.2.1", Protocol: "tcp"}}, Args: map[string]string{"A": "b"},
+		Ports: []api.Port{{Label: "http", HostPort: 1, LastHostPort: 1, To: 2, HostIP: "192.0.2.1", Protocol: "tcp"}}, Args: map[string]string{"A": "b"},
+		Ingress: "5432/tcp", Egress: "10.0.0.0/8, dns",
 	}
 	var body setupBody
 	if err := json.Unmarshal([]byte(marshal(t, sent)), &body); err != nil {
@@ -139,12 +141,21 @@ func TestSetupRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.ID != "a" || r.Netns != sent.Netns || r.Primary.Name != "web" || r.Networks[0].Name != "storage" || r.Args["A"] != "b" {
+	if r.ID != "a" || r.Netns != sent.Netns || r.Primary.Name != "web" || r.Networks[0].Name != "storage" || r.Args["A"] != "b" || r.Narrowing.Ingress != sent.Ingress || r.Narrowing.Egress != sent.Egress {
 		t.Errorf("request %+v", r)
 	}
 	requireFull(t, "identity", reflect.ValueOf(r.Identity))
 	requireFull(t, "ports", reflect.ValueOf(r.Ports))
 	if r.Operator {
 		t.Error("a client of the API is not the operator")
+	}
+	for text, want := range map[string]string{`{"ingress": ""}`: `ingress "": "": want parts`, `{"egress": "web"}`: `egress "web": "web": want a prefix`, `{}`: ""} {
+		var body setupBody
+		if err := json.Unmarshal([]byte(text), &body); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := body.request("a"); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

@@ -70,6 +70,8 @@ type Port struct {
 	Label string `json:"label"`
 	// HostPort is the port on the host, 1 to 65535.
 	HostPort int `json:"hostPort"`
+	// LastHostPort is the last one of a range from HostPort on, which is mapped to the same ports. 0: HostPort alone is mapped.
+	LastHostPort int `json:"lastHostPort,omitempty"`
 	// To is the port in the namespace. 0: the same as HostPort.
 	To int `json:"to,omitempty"`
 	// HostIP is the address on the host. Empty: all.

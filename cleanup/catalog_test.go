@@ -102,8 +102,10 @@ func TestCatalogue(t *testing.T) {
 			write: func(_ *testing.T, f *fakeSystem, _ string) { f.saved["iptables"] = listing },
 			calls: []string{"-X " + masqueradeChain(a1)}},
 		"portmap": {plugins: `{"type": "portmap"}`,
-			write: func(_ *testing.T, f *fakeSystem, _ string) { f.saved["iptables-nft"] = listing },
-			calls: []string{"-X " + portChain(a1), "-D CNI-HOSTPORT-DNAT", "delete flows 2 1"}},
+			write: func(_ *testing.T, f *fakeSystem, _ string) {
+				f.saved["iptables-nft"], f.flows = listing, []netfilter.Flow{aFlow(53, "10.0.0.2")}
+			},
+			calls: []string{"-X " + portChain(a1), "-D CNI-HOSTPORT-DNAT", "forget flow 53 10.0.0.2"}},
 		"firewall": {plugins: `{"type": "firewall"}`,
 			write: func(_ *testing.T, f *fakeSystem, _ string) { f.saved["iptables-nft"] = listing },
 			calls: []string{"-D CNI-FORWARD -s 10.0.0.2/32 -j ACCEPT", "-D CNI-FORWARD -d 10.0.0.2/32"}},

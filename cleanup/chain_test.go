@@ -4,15 +4,15 @@
 package cleanup
 
 import (
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // listing has an allocation's chains, one of a chain whose comment lies, one
@@ -208,15 +208,14 @@ func TestRangeOfPorts(t *testing.T) {
 // TestFlowsOfAnAddress: flows to other ports, and those that went elsewhere, are not its.
 func TestFlowsOfAnAddress(t *testing.T) {
 	f := flow{10000, 10199, netip.MustParseAddr("10.0.0.2")}
-	of := func(protocol uint8, port uint16, to string) *netlink.ConntrackFlow {
-		return &netlink.ConntrackFlow{Forward: netlink.IPTuple{Protocol: protocol, DstPort: port}, Reverse: netlink.IPTuple{SrcIP: net.ParseIP(to)}}
-	}
-	for want, all := range map[bool][]*netlink.ConntrackFlow{
-		true:  {of(unix.IPPROTO_UDP, 10000, "10.0.0.2"), of(unix.IPPROTO_UDP, 10199, "10.0.0.2")},
-		false: {of(unix.IPPROTO_UDP, 9999, "10.0.0.2"), of(unix.IPPROTO_UDP, 10200, "10.0.0.2"), of(unix.IPPROTO_UDP, 10000, "10.0.0.3"), of(unix.IPPROTO_TCP, 10000, "10.0.0.2")},
+	ofTCP := aFlow(10000, "10.0.0.2")
+	ofTCP.Protocol = unix.IPPROTO_TCP
+	for want, all := range map[bool][]netfilter.Flow{
+		true:  {aFlow(10000, "10.0.0.2"), aFlow(10199, "10.0.0.2")},
+		false: {aFlow(9999, "10.0.0.2"), aFlow(10200, "10.0.0.2"), aFlow(10000, "10.0.0.3"), ofTCP},
 	} {
 		for _, one := range all {
-			if f.MatchConntrackFlow(one) != want {
+			if f.has(one) != want {
 				t.Errorf("%+v: want %t", one, want)
 			}
 		}

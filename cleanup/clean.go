@@ -62,7 +62,7 @@ func (c *Cleaner) Clean(ctx context.Context, leftovers []state.Leftover) []error
 	for _, o := range objects {
 		c.log().Info("removed by force", "kind", o.Kind, "object", o.Where, "allocation", o.Owner.Allocation)
 	}
-	return s.host.catalog.outcomes(leftovers, failures, errors.Join(found.unlisted, useErr, deleteFlows(s.host.kernel, flows)))
+	return s.host.catalog.outcomes(leftovers, failures, errors.Join(found.unlisted, useErr, deleteFlows(ctx, s.host.kernel, flows)))
 }
 
 func (c catalog) outcomes(leftovers []state.Leftover, failures []Failure, shared error) []error {

@@ -16,8 +16,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/allocnet/allocnet/internal/inprocess/firewall"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -39,6 +37,7 @@ type fakeSystem struct {
 	// rules are those that searchRules finds, by family, table and chain: their comments or addresses.
 	rules     map[string][]string
 	sources   []firewall.Source
+	flows     []netfilter.Flow
 	tables    map[string]*fakeTable
 	linkTypes map[string]string
 	// macs are those of links; one that is not there has any.
@@ -228,8 +227,15 @@ func (f *fakeSystem) removeLink(name, linkType, mac string) error {
 	return f.call("remove link", linkType, name)
 }
 
-func (f *fakeSystem) deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error {
-	return f.call("delete flows", family, len(filters))
+func (f *fakeSystem) forgetFlows(_ context.Context, wanted func(netfilter.Flow) bool) error {
+	for _, flow := range f.flows {
+		if wanted(flow) {
+			if err := f.call("forget flow", flow.Original.DestinationPort, flow.Reply.Source); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // procfs is opened when the namespaces are listed.

@@ -70,7 +70,7 @@ type kernel interface {
 	findLink(name, linkType, mac string) (present string, err error)
 	removeLink(name, linkType, mac string) error
 	restoreDevice(d netns.Device) error
-	deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error
+	forgetFlows(ctx context.Context, wanted func(netfilter.Flow) bool) error
 	// namespaces returns all but the caller's. The error joins those of the ones that cannot be looked into.
 	namespaces() ([]netns.Place, error)
 	open(path string) (namespace, error)
@@ -116,11 +116,8 @@ func restorer(files []string) func(netlink.Link) {
 	return func(link netlink.Link) { tuning.Restore(link, files) }
 }
 
-func (system) deleteFlows(family netlink.InetFamily, filters []netlink.CustomConntrackFilter) error {
-	_, err := netns.Whole(func() (uint, error) {
-		return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, filters...)
-	})
-	return err
+func (system) forgetFlows(ctx context.Context, wanted func(netfilter.Flow) bool) error {
+	return netfilter.ForgetEach(ctx, wanted)
 }
 
 func (system) namespaces() ([]netns.Place, error) { return netns.Others() }

@@ -14,11 +14,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Failure is an object that could not be removed.
@@ -183,7 +183,7 @@ func (r *removal) rules(objects []Object) {
 		remove(objects, objects[0].nft.table.remove)
 	}
 	_ = group.Wait() // errors are in failures
-	if err := deleteFlows(r.host.kernel, flows); err != nil {
+	if err := deleteFlows(ctx, r.host.kernel, flows); err != nil {
 		r.fail(Object{Kind: Ports, Where: "conntrack"}, err)
 	}
 }
@@ -233,25 +233,21 @@ func (f *scanResult) leased(address netip.Addr, freed map[string]bool) bool {
 
 // deleteFlows removes the conntrack entries of published UDP ports. As long as
 // packets arrive, the kernel would go on sending them to an address that is gone.
-func deleteFlows(k kernel, flows []flow) error {
-	byFamily := map[netlink.InetFamily][]netlink.CustomConntrackFilter{}
-	for _, f := range flows {
-		family := netlink.InetFamily(unix.AF_INET)
-		if f.address.Is6() {
-			family = unix.AF_INET6
-		}
-		byFamily[family] = append(byFamily[family], f)
+func deleteFlows(ctx context.Context, k kernel, flows []flow) error {
+	if len(flows) == 0 {
+		return nil
 	}
-	for family, filters := range byFamily {
-		if err := k.deleteFlows(family, filters); err != nil {
-			return fmt.Errorf("remove conntrack entries of published UDP ports: %w", err)
-		}
+	err := k.forgetFlows(ctx, func(of netfilter.Flow) bool {
+		return slices.ContainsFunc(flows, func(f flow) bool { return f.has(of) })
+	})
+	if err != nil {
+		return fmt.Errorf("remove conntrack entries of published UDP ports: %w", err)
 	}
 	return nil
 }
 
-// MatchConntrackFlow matches flows to the ports that DNAT sent to the address.
-func (f flow) MatchConntrackFlow(of *netlink.ConntrackFlow) bool {
-	port := of.Forward.DstPort
-	return of.Forward.Protocol == unix.IPPROTO_UDP && f.first <= port && port <= f.last && of.Reverse.SrcIP.Equal(f.address.AsSlice())
+// has tells whether a flow is one to the ports that DNAT sent to the address.
+func (f flow) has(of netfilter.Flow) bool {
+	port := of.Original.DestinationPort
+	return of.Protocol == unix.IPPROTO_UDP && f.first <= port && port <= f.last && of.Reply.Source == f.address
 }

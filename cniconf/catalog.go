@@ -21,8 +21,22 @@ import (
 	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
-// DefaultDir is the CNI configuration directory of Nomad clients.
-const DefaultDir = "/opt/cni/config"
+const (
+	// nomadDir is the CNI configuration directory of Nomad clients unless they are configured.
+	nomadDir = "/opt/cni/config"
+	// OwnDir has the networks that only allocnet attaches, so that their rules hold.
+	OwnDir = "/etc/allocnet/networks"
+)
+
+// DefaultDirs are the configuration directories unless configured: allocnet's own if this host has it, and that of Nomad clients.
+func DefaultDirs() []string { return defaultDirs(OwnDir) }
+
+func defaultDirs(own string) []string {
+	if _, err := os.Stat(own); errors.Is(err, fs.ErrNotExist) {
+		return []string{nomadDir}
+	}
+	return []string{own, nomadDir}
+}
 
 // NomadDir is of the configuration directories the one that Nomad's client reads, by convention the
 // last: those before it are allocnet's own. It is empty for none.

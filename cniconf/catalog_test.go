@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -406,4 +407,13 @@ func FuzzParseList(f *testing.F) {
 			t.Errorf("%q is rendered as %q, and that as %q, %v", text, rendered, twice, err)
 		}
 	})
+}
+
+func TestDefaultDirs(t *testing.T) {
+	own := t.TempDir()
+	for dir, want := range map[string][]string{own: {own, "/opt/cni/config"}, own + "/none": {"/opt/cni/config"}} {
+		if got := defaultDirs(dir); !slices.Equal(got, want) {
+			t.Errorf("with %s: %q, want %q", dir, got, want)
+		}
+	}
 }

@@ -96,6 +96,11 @@ func (p Plugin) FixedMTU() int {
 // a pair that the host routes to.
 func (p Plugin) HasEnd() bool { return p.Type == "bridge" && p.VLAN == 0 || p.Type == "ptp" }
 
+// PassesHost tells whether interfaces of the plugin send to a link that other hosts share, past this one.
+func (p Plugin) PassesHost() bool { return slices.Contains(passesHost, p.Type) }
+
+var passesHost = []string{"macvlan", "ipvlan", "vlan", "host-device"}
+
 // Masquerades tells whether packets that leave the plugin's network get an address of the host.
 func (p Plugin) Masquerades() bool { return p.IPMasq && (p.Type == "bridge" || p.Type == "ptp") }
 

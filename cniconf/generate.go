@@ -4,6 +4,7 @@
 package cniconf
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,17 +61,18 @@ const OwnPlugin = "allocnet-cni"
 // IsOwn tells whether OwnPlugin makes the network: it is what jobs name as cni/NAME, and attaches other networks.
 func (n *Network) IsOwn() bool { return slices.Contains(n.PluginTypes(), OwnPlugin) }
 
-// AllocDir returns the Nomad client's alloc_dir, as a network of OwnPlugin has it. Empty: none has one.
-func (c *Catalog) AllocDir() string {
+// AllocDir returns the Nomad client's alloc_dir, as a network of OwnPlugin has it. Empty: none has one. The second result is whether there is
+// such a network: one without an alloc_dir wants no files.
+func (c *Catalog) AllocDir() (dir string, says bool) {
 	for _, n := range c.Networks {
 		for _, plugin := range n.List.Plugins {
 			var own multiPlugin
-			if json.Unmarshal(plugin.Bytes, &own) == nil && own.Type == OwnPlugin && own.AllocDir != "" {
-				return own.AllocDir
+			if json.Unmarshal(plugin.Bytes, &own) == nil && own.Type == OwnPlugin {
+				dir, says = cmp.Or(dir, own.AllocDir), true
 			}
 		}
 	}
-	return ""
+	return dir, says
 }
 
 // multiVersion is the highest version with which Nomad always calls DEL: with

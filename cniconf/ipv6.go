@@ -4,7 +4,9 @@
 package cniconf
 
 import (
+	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -29,8 +31,11 @@ func (n *Network) IPv6() string {
 	return ""
 }
 
-// ipv6 returns an IPv6 address that the configuration of a plugin has, a route to an IPv6 destination, or a sysctl that switches IPv6 on.
+// ipv6 returns an IPv6 address that the configuration of a plugin has, or that it asks DHCP servers for, a route to an IPv6 destination, or a sysctl that switches IPv6 on.
 func (p Plugin) ipv6() string {
+	if p.LeasesIPv6() {
+		return "addresses by DHCPv6"
+	}
 	conf := p.addresses()
 	for _, a := range conf.Addresses {
 		if isIPv6(a.Address) {
@@ -48,6 +53,22 @@ func (p Plugin) ipv6() string {
 		}
 	}
 	return ""
+}
+
+// SetsAcceptRA tells whether the plugin sets what its interface does with router advertisements, as the plugin tuning does.
+func (p Plugin) SetsAcceptRA() bool {
+	for key := range p.Sysctl {
+		if strings.HasSuffix(key, "accept_ra") {
+			return true
+		}
+	}
+	return false
+}
+
+// LeasesIPv6 tells whether servers of DHCPv6 are asked for the addresses of the plugin.
+func (p Plugin) LeasesIPv6() bool {
+	var conf struct{ Families []string }
+	return p.IPAMType == "dhcp" && json.Unmarshal(p.IPAM, &conf) == nil && slices.Contains(conf.Families, "ipv6")
 }
 
 func isIPv6(prefix string) bool {

@@ -111,7 +111,10 @@ func (c *conf) engineConfig() hook.Config {
 
 // catalog returns the delegates and the networks of confDir, which delegates make optional.
 func (c *conf) catalog() (*cniconf.Catalog, error) {
-	dirs := filepath.SplitList(cmp.Or(c.ConfDir, cniconf.DefaultDir))
+	dirs := filepath.SplitList(c.ConfDir)
+	if len(dirs) == 0 {
+		dirs = cniconf.DefaultDirs()
+	}
 	catalog, err := cniconf.Load(dirs...)
 	if errors.Is(err, cniconf.ErrNoDir) && len(c.delegates) > 0 {
 		catalog, err = &cniconf.Catalog{Dirs: dirs}, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/nomad"
@@ -114,6 +115,7 @@ func (d *Doctor) asRoot(ctx context.Context, r *Report, networks []network) {
 	pools(r, networks)
 	d.records(ctx, r, networks)
 	d.leases(ctx, r)
+	contested(ctx, r, netns.Published, acd.Contested)
 	d.drifts(ctx, r)
 	d.fights(ctx, r)
 }

@@ -30,7 +30,7 @@ func (e Exposed) Problem() string {
 
 // Fix returns the steps that remove the risk.
 func (e Exposed) Fix() string {
-	return "move " + e.Path + " to a directory that Nomad does not read, such as /etc/allocnet/networks, name that directory first in --conf-dir (the agent's conf_dir), and run allocnet conf generate again"
+	return "move " + e.Path + " to " + cniconf.OwnDir + ", which Nomad does not read (where --conf-dir or the agent's conf_dir is set, name that directory first), and run allocnet conf generate again"
 }
 
 // FindExposed returns the networks with rules in the directory that Nomad reads.

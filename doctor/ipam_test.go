@@ -18,6 +18,8 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	agentpools "github.com/allocnet/allocnet/cluster/pools"
+	"github.com/allocnet/allocnet/cniconf"
 )
 
 const poolKey = `"ipam": {"type": "allocnet-ipam", "pool": "vlan", "ranges": [{"subnet": "10.91.0.0/24"}], "reserved": ["10.91.0.16/28"], "blockSize": {"4": 26}}`
@@ -269,6 +271,21 @@ func TestSharedPools(t *testing.T) {
 	r := &Report{}
 	d.sharedPools(t.Context(), r, networks[:1])
 	requireExamined(t, "an invalid configuration", r.Findings, []string{"error pool vlan: a.hcl:1,2: x | correct the block ipam in /etc/allocnet.d"})
+}
+
+// TestPublishedOneHost: hosts that publish ports on the same addresses find in the store that they have in common which one may.
+func TestPublishedOneHost(t *testing.T) {
+	networks := load(t, map[string]string{"a.conflist": `{"cniVersion": "1.0.0", "name": "a", "allocnet": {"publishAddress": {"addresses": "192.0.2.50", "interface": "eth0",
+		"ipam": {"type": "allocnet-ipam", "pool": "public", "ranges": [{"subnet": "192.0.2.0/24"}], "reserved": ["192.0.2.48/28"]}}}, "plugins": [{"type": "bridge"}]}`})
+	found, broken := agentpools.Find([]*cniconf.Network{networks[0].Network})
+	if len(found) != 1 {
+		t.Fatalf("%d pools, %v", len(found), broken)
+	}
+	r := &Report{}
+	oneHost(r, networks, found[0])
+	requireExamined(t, "published addresses", r.Findings, []string{
+		"warning " + networks[0].Path + `: network "a" publishes addresses of pool "public", which is stored on this host | add the block ipam { store = "nomad" }`,
+	})
 }
 
 // TestRoutedOneHost: hosts find the blocks of others in the store that they have in common.

@@ -23,6 +23,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/policy"
 )
 
 // PoolSource is where the facts of a pool are from.
@@ -181,10 +182,13 @@ func oneHost(r *Report, networks []network, c *ipam.Config) {
 		return
 	}
 	for _, n := range networks {
-		for _, p := range n.List.Plugins {
-			if slices.Contains(sharedPlugins, p.Network.Type) && uses(n.Network, c.Pool) {
-				r.addWarning(n.Path, fmt.Sprintf("network %q is %s, and pool %q is stored on this host: another host with the same pool assigns the same addresses", n.Name, p.Network.Type, c.Pool), fix)
+		for _, p := range n.Chain() {
+			if p.PassesHost() && uses(n.Network, c.Pool) {
+				r.addWarning(n.Path, fmt.Sprintf("network %q is %s, and pool %q is stored on this host: another host with the same pool assigns the same addresses", n.Name, p.Type, c.Pool), fix)
 			}
+		}
+		if rules, err := policy.Of(n.Network); err == nil && rules.PublishAddress.Pool() == c.Pool {
+			r.addWarning(n.Path, fmt.Sprintf("network %q publishes addresses of pool %q, which is stored on this host: another host with the same pool takes them at the same time", n.Name, c.Pool), fix)
 		}
 	}
 }

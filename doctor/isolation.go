@@ -32,6 +32,12 @@ func (d *Doctor) isolation(ctx context.Context, r *Report, networks []network) {
 			r.addError(n.Path, fmt.Sprintf("network %q: %v", n.Name, err), "edit "+n.Path)
 		}
 	}
+	for _, n := range all {
+		if p, err := policy.Of(n); err == nil && p.Inside() {
+			r.addWarning(n.Path, fmt.Sprintf("network %q is isolated inside of allocations: what a task sends and gets with CAP_NET_ADMIN or CAP_NET_RAW, as a privileged one, is not, and the host's own packets are those of any other machine", n.Name),
+				"have drivers give tasks neither, as Docker of Nomad does unless allow_caps or allow_privileged say otherwise, or use a network with bridge or ptp")
+		}
+	}
 	if len(rules.Egress)+len(rules.Allow) == 0 && !slices.ContainsFunc(all, isIsolated) {
 		return
 	}

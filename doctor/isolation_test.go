@@ -54,6 +54,19 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
+// TestEnforcedInside: what a network that is isolated inside is not protected from is told.
+func TestEnforcedInside(t *testing.T) {
+	networks := load(t, map[string]string{
+		"a.conflist": `{"cniVersion": "1.0.0", "name": "a", "allocnet": {"isolation": "strict", "enforce": "inside"}, "plugins": [{"type": "macvlan", "ipam": {"type": "static"}}]}`,
+		"b.conflist": `{"cniVersion": "1.0.0", "name": "b", "plugins": [{"type": "macvlan", "ipam": {"type": "static"}}]}`,
+	})
+	r := &Report{}
+	(&Doctor{IsolationFile: filepath.Join(t.TempDir(), "none")}).isolation(t.Context(), r, networks)
+	if len(r.Findings) != 1 || r.Findings[0].Severity != Warning || !strings.Contains(r.Findings[0].Problem, `network "a" is isolated inside of allocations: what a task sends and gets with CAP_NET_ADMIN or CAP_NET_RAW`) {
+		t.Errorf("found %+v", r.Findings)
+	}
+}
+
 // TestLearned: it is told that attachments on other hosts are not learned of any more, and not that they were learned of shortly before.
 func TestLearned(t *testing.T) {
 	store, err := state.Open(t.TempDir())

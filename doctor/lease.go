@@ -21,17 +21,22 @@ func (d *Doctor) leases(ctx context.Context, r *Report) {
 			continue
 		}
 		for _, a := range record.Attachments {
-			if a.DHCP == nil || a.Phase != state.Attached {
-				continue
+			if a.Phase == state.Attached {
+				leasesOf(r, record.Allocation.ID, a, kept)
 			}
-			switch l := a.DHCP; {
-			case l.Lost:
-				r.addError(record.Allocation.ID, fmt.Sprintf("interface %s has no address: the lease of %s on network %q has ended, and no DHCP server gives another one", a.Interface, l.Address, a.Network),
-					fmt.Sprintf("see allocnet events --network %s, and the DHCP server %s", a.Network, l.Server))
-			case !kept && l.Stage(dhcp.Now()) != dhcp.Bound:
-				r.addError(record.Allocation.ID, fmt.Sprintf("the lease of %s on network %q is to be extended, and no agent does: it ends at %s", l.Address, a.Network, l.Expires().Local().Format(time.RFC3339)),
-					"systemctl start allocnet.service")
-			}
+		}
+	}
+}
+
+func leasesOf(r *Report, allocation string, a state.Attachment, kept bool) {
+	for _, l := range a.Leased() {
+		switch {
+		case l.Lost:
+			r.addError(allocation, fmt.Sprintf("interface %s lacks %s: its lease on network %q has ended, and no DHCP server gives another one", a.Interface, l.Address, a.Network),
+				fmt.Sprintf("see allocnet events --network %s, and the DHCP server %s", a.Network, l.Server))
+		case !kept && l.Stage(dhcp.Now()) != dhcp.Bound:
+			r.addError(allocation, fmt.Sprintf("the lease of %s on network %q is to be extended, and no agent does: it ends at %s", l.Address, a.Network, l.Expires().Local().Format(time.RFC3339)),
+				"systemctl start allocnet.service")
 		}
 	}
 }

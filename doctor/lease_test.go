@@ -21,7 +21,7 @@ func TestLeases(t *testing.T) {
 		want   string
 	}{
 		"bound":              {func(*dhcp.Lease) {}, false, ""},
-		"lost":               {func(l *dhcp.Lease) { l.Lost = true }, true, `error a: interface net1 has no address: the lease of 10.0.0.5/24 on network "lan" has ended`},
+		"lost":               {func(l *dhcp.Lease) { l.Lost = true }, true, `error a: interface net1 lacks 10.0.0.5/24: its lease on network "lan" has ended`},
 		"due":                {func(l *dhcp.Lease) { l.Clock -= dhcp.Span(40 * time.Minute) }, true, ""},
 		"due, without agent": {func(l *dhcp.Lease) { l.Clock -= dhcp.Span(40 * time.Minute) }, false, `error a: the lease of 10.0.0.5/24 on network "lan" is to be extended, and no agent does`},
 	} {

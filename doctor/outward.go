@@ -81,15 +81,12 @@ func largePackets(r *Report, n network, uplink forwarding.Interface) {
 		fmt.Sprintf("set \"mtu\": %d of the plugin %s in %s", uplink.MTU, n.PluginTypes()[0], n.Path))
 }
 
-// passesHost are plugins whose interfaces send past the host, to its link.
-var passesHost = []string{"macvlan", "ipvlan"}
-
 // unreachedPorts reports a network whose published ports do not answer: answers do not come back by the host.
 func unreachedPorts(r *Report, n network) {
-	types := n.PluginTypes()
-	if !slices.Contains(types, "portmap") || !slices.Contains(passesHost, types[0]) {
+	first := n.Chain()[0]
+	if !slices.Contains(n.PluginTypes(), "portmap") || !first.PassesHost() {
 		return
 	}
-	r.addWarning(n.Path, fmt.Sprintf("network %q: published ports do not answer: the plugin %s sends past the host", n.Name, types[0]),
+	r.addWarning(n.Path, fmt.Sprintf("network %q: published ports do not answer: the plugin %s sends past the host", n.Name, first.Type),
 		"remove the plugin portmap from "+n.Path+", and use the addresses of allocations")
 }

@@ -22,6 +22,8 @@ func TestOutward(t *testing.T) {
 		`{"type": "ptp", ` + ipam + `}`:                                                      "MTU 1500, and eth0",
 		`{"type": "macvlan", "master": "eth0", ` + ipam + `}`:                                "",
 		`{"type": "macvlan", "master": "eth0", ` + ipam + `}, {"type": "portmap"}`:           "published ports do not answer: the plugin macvlan",
+		`{"type": "vlan", "master": "eth0", ` + ipam + `}, {"type": "portmap"}`:              "published ports do not answer: the plugin vlan",
+		`{"type": "host-device", "device": "eth1", ` + ipam + `}, {"type": "portmap"}`:       "published ports do not answer: the plugin host-device",
 		`{"type": "bridge", "mtu": 1400, "ipMasq": true, ` + ipam + `}, {"type": "portmap"}`: "",
 	} {
 		r := &Report{}

@@ -18,7 +18,7 @@ import (
 func (h *host) step(page, mark string) string {
 	h.t.Helper()
 	text := regexp.MustCompile("(?m)^   ").ReplaceAllString(example(h.t, "../docs/"+page, mark), "")
-	return strings.NewReplacer("/opt/cni/config/", h.conf+"/", "/etc/allocnet.d", h.conf+"/agent").Replace(text)
+	return strings.NewReplacer("/opt/cni/config/", h.conf+"/", "/etc/allocnet/networks", h.own, "/etc/allocnet.d", h.conf+"/agent").Replace(text)
 }
 
 // empty removes the networks of the host: a page writes them.
@@ -65,10 +65,11 @@ func requireInterfaces(t *testing.T, allocation *hook.Allocation, want map[strin
 }
 
 // TestVLANPage: the network and the attachment of docs/vlan.md, on a link with the name of its VLAN. What a job may not choose is
-// refused.
+// refused, also where Nomad would not refuse it.
 func TestVLANPage(t *testing.T) {
 	h := newHost(t)
 	h.useDist()
+	h.own = t.TempDir()
 	sandbox.Run(t, "ip", "link", "add", "eno1.100", "type", "veth", "peer", "name", "switch")
 	defer sandbox.Run(t, "ip", "link", "delete", "eno1.100")
 	sandbox.Run(t, "ip", "link", "set", "eno1.100", "up")
@@ -77,6 +78,9 @@ func TestVLANPage(t *testing.T) {
 	h.must("attach", "first", "--primary", "web", "--networks", `[{"name": "lan100", "ips": ["192.0.2.70/24"]}]`)
 	h.refuse(2, []string{"192.0.2.70", "allocation first has it"}, "attach", "second", "--primary", "web", "--networks", `[{"name": "lan100", "ips": ["192.0.2.70/24"]}]`)
 	h.must("detach", "first")
+	if out := h.allocnet("doctor", "--nomad-conf-dir", h.conf).stdout; strings.Contains(out, "lan100") {
+		t.Errorf("the host of the page has a problem with the network:\n%s", out)
+	}
 }
 
 // TestUninstallPage: of attachments that run, nothing is left but what networks leave by design.

@@ -36,8 +36,10 @@ const binary = "/run/allocnet"
 
 // host is a CNI configuration directory, a plugin directory and a state directory.
 type host struct {
-	t       *testing.T
-	conf    string
+	t    *testing.T
+	conf string
+	// own is the directory of networks that Nomad does not read; empty for none.
+	own     string
 	plugins string
 	state   string
 	before  string
@@ -107,7 +109,7 @@ func (h *host) command(args ...string) *exec.Cmd {
 		plugins = h.plugins
 	}
 	cmd.Env = append(os.Environ(),
-		"ALLOCNET_CONF_DIR="+h.conf,
+		"ALLOCNET_CONF_DIR="+strings.TrimPrefix(h.own+":"+h.conf, ":"),
 		"ALLOCNET_PLUGIN_DIR="+plugins,
 		"ALLOCNET_STATE_DIR="+h.state,
 		"GORACE=atexit_sleep_ms=0", // a second for each call otherwise

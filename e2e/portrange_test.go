@@ -51,9 +51,24 @@ func TestRangeOfHostPorts(t *testing.T) {
 					t.Errorf("%d rules have a port of the range", rules)
 				}
 				h.must("detach", "ranged")
+				requirePublishedRange(t, h, executor)
 			})
 		}
 	}
+}
+
+// requirePublishedRange: a range of an operator is as one of a job.
+func requirePublishedRange(t *testing.T, h *host, executor string) {
+	t.Helper()
+	a := h.attach("published", "--primary", "nat", "--publish", "4700-4719")
+	if got := len(a.Attachments[0].Ports); (got == 1) != (executor == "auto") {
+		t.Errorf("%d ports of --publish on record: %v", got, a.Attachments[0].Ports)
+	}
+	serve(t, "/run/netns/published", ":4719", "4719 there")
+	requireAnswer(t, "http://10.88.0.1:4719", "4719 there")
+	h.refuse(2, []string{"allocation published"}, "attach", "other", "--primary", "nat", "--publish", "4719-4725")
+	h.must("check", "published")
+	h.must("detach", "published")
 }
 
 // requireRepaired has rules of ports made again after all are gone.

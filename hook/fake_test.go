@@ -438,6 +438,8 @@ type fakeNamespace struct {
 
 func (n *fakeNamespace) ID() string { return n.id }
 
+func (*fakeNamespace) Do(f func() error) error { return f() }
+
 func (n *fakeNamespace) Handle() string {
 	if n.all.handled {
 		return "/handle/" + n.id

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,8 @@ type fakeFilter struct {
 	guards  map[string]string
 	members map[string]filter.Member
 	rules   isolation.Rules
+	// inside is what namespaces have, by their IDs.
+	inside map[string]filter.Inside
 	// applied counts calls of Apply.
 	applied int
 	// ended are the attachments on other hosts whose flows a Change has ended, with their jobs.
@@ -42,7 +45,7 @@ type fakeFilter struct {
 func newFakeFilter() *fakeFilter {
 	return &fakeFilter{
 		effect: func(_ string, change func() error) error { return change() },
-		guards: map[string]string{}, members: map[string]filter.Member{},
+		guards: map[string]string{}, members: map[string]filter.Member{}, inside: map[string]filter.Inside{},
 	}
 }
 
@@ -58,8 +61,12 @@ func (f *fakeFilter) Guard(_ context.Context, id, end, _ string) error {
 	return f.change("guard "+id, func() error { f.guards[id] = end; return nil })
 }
 
-func (f *fakeFilter) Add(_ context.Context, _ isolation.Rules, m filter.Member, _ filter.Source) error {
+func (f *fakeFilter) Add(_ context.Context, _ isolation.Rules, m filter.Member) error {
 	return f.change("admit "+m.ID, func() error { f.add(m); return nil })
+}
+
+func (f *fakeFilter) Complete(ctx context.Context, _ isolation.Rules, _ filter.Member, all filter.Source) error {
+	return f.Apply(ctx, all)
 }
 
 // add has one that has no MAC yet be guarded.
@@ -149,6 +156,46 @@ func (f *fakeFilter) Lacks(_ context.Context, s filter.State) (map[string][]stri
 
 func (f *fakeFilter) Denied(context.Context) (map[string]isolation.Denied, error) { return nil, nil }
 
+func idOf(ns filter.Namespace) string {
+	identified, _ := ns.(interface{ ID() string })
+	return identified.ID()
+}
+
+func (f *fakeFilter) ApplyInside(_ context.Context, ns filter.Namespace, s filter.Inside) error {
+	return f.change("apply inside", func() error { f.setInside(idOf(ns), s); return nil })
+}
+
+func (f *fakeFilter) setInside(id string, s filter.Inside) {
+	if f.inside[id] = s; len(s.Own) == 0 {
+		delete(f.inside, id)
+	}
+}
+
+func (f *fakeFilter) RemoveInside(_ context.Context, ns filter.Namespace, gone filter.Member) error {
+	return f.change("remove inside", func() error {
+		s, isGone := f.inside[idOf(ns)], func(m filter.Member) bool { return m.ID == gone.ID }
+		s.Own, s.Others = slices.DeleteFunc(slices.Clone(s.Own), isGone), slices.DeleteFunc(slices.Clone(s.Others), isGone)
+		f.setInside(idOf(ns), s)
+		return nil
+	})
+}
+
+func (f *fakeFilter) LacksInside(_ context.Context, ns filter.Namespace, s filter.Inside) (map[string][]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lacks := map[string][]string{}
+	if !reflect.DeepEqual(f.inside[idOf(ns)], s) {
+		for _, m := range s.Own {
+			lacks[m.ID] = []string{"tables in its namespace"}
+		}
+	}
+	return lacks, nil
+}
+
+func (f *fakeFilter) DeniedInside(context.Context, filter.Namespace) (map[string]isolation.Denied, error) {
+	return map[string]isolation.Denied{}, nil
+}
+
 // ids are the attachments of which the host has anything.
 func (f *fakeFilter) ids() []string {
 	f.mu.Lock()
@@ -208,9 +255,15 @@ func setLevel(t *testing.T, i installation, level isolation.Level) {
 func (w *world) wantApart() {
 	w.t.Helper()
 	var want []string
+	got := w.filter.ids()
 	for r := range w.env.Store.List(w.t.Context()) {
 		for _, a := range r.Attachments {
-			if a.Isolation == nil {
+			if a.Isolation == nil { // it has joined those that are kept apart
+				got = slices.DeleteFunc(got, func(id string) bool { return id == a.ContainerID })
+				continue
+			}
+			if a.Isolation.Inside {
+				w.wantApartInside(r.Allocation, a)
 				continue
 			}
 			want = append(want, a.ContainerID)
@@ -221,7 +274,7 @@ func (w *world) wantApart() {
 		}
 	}
 	slices.Sort(want)
-	if got := w.filter.ids(); !slices.Equal(got, want) {
+	if !slices.Equal(got, want) {
 		w.t.Errorf("the host keeps apart %v, want %v", got, want)
 	}
 }

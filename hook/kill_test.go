@@ -553,6 +553,9 @@ func (w *world) wantNothing() {
 	if !w.namespaces.Exists(runtimeNetns) {
 		return
 	}
+	if left, ok := w.filter.inside[w.namespaces.at[runtimeNetns].id]; ok {
+		w.t.Errorf("the runtime's namespace keeps apart %+v", left.Own)
+	}
 	if got := w.namespaces.interfaces(runtimeNetns); !slices.Equal(got, []string{"lo"}) {
 		w.t.Errorf("the runtime's namespace has %v", got)
 	}
@@ -685,6 +688,7 @@ func reboot(w *world) error {
 	}
 	clear(w.filter.guards) // the kernel's tables are gone, and what is in force is of the earlier boot
 	clear(w.filter.members)
+	clear(w.filter.inside)
 	return errors.Join(w.env.Store.Isolation().SetInForce(nil, nil), os.Remove(filepath.Join(w.config.StateDir, "boot")))
 }
 

@@ -46,7 +46,7 @@ func (w *world) wantNarrowed(count int) {
 		w.t.Errorf("the host knows %v, want %d", w.filter.ids(), count)
 	}
 	for id, m := range w.filter.members {
-		if m.Ingress.String() != "everything 5432/tcp" || m.Egress.String() != "10.0.0.0/8, everything 53/udp 53/tcp" {
+		if m.Ingress.String() != "5432/tcp" || m.Egress.String() != "10.0.0.0/8, 53/udp 53/tcp" {
 			w.t.Errorf("the host knows %s as %+v", id, m)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 
 // TestUnreachedPorts: the log warns of ports that a plugin's interface answers past the host.
 func TestUnreachedPorts(t *testing.T) {
-	for plugin, want := range map[string]bool{"macvlan": true, "ipvlan": true, "bridge": false, "ptp": false} {
+	for plugin, want := range map[string]bool{"macvlan": true, "ipvlan": true, "vlan": true, "host-device": true, "bridge": false, "ptp": false} {
 		var log bytes.Buffer
 		m := newMemory(t, func(c *Config) { c.Logger = hclog.New(&hclog.LoggerOptions{Output: &log}) })
 		m.network(t, "web", plugin, `{"type": "portmap", "capabilities": {"portMappings": true}}`)

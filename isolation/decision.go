@@ -24,6 +24,26 @@ type Decision struct {
 // other means.
 func Decide(r Rules, members []Member, f Flow) Decision {
 	q := question{r, f, f.From.Member(members), f.To.Member(members)}
+	if q.to != nil && q.to.Inside {
+		q.flow.From.Host, q.flow.Published = false, false
+	}
+	d := q.decide()
+	if !d.Allowed || q.from == nil || q.to == nil || q.from.Inside == q.to.Inside {
+		return d
+	}
+	switch { // the host of the other end does not know this one
+	case q.from.Inside && q.to.Link != "":
+		q.from = nil
+	case q.to.Inside && q.from.Link != "":
+		q.to = nil
+	}
+	if other := q.decide(); !other.Allowed {
+		return other
+	}
+	return d
+}
+
+func (q question) decide() Decision {
 	for _, ask := range []func() (Decision, bool){q.isNarrowed, q.isAllowed, q.isLimited, q.isPublished, q.isFromHost, q.isApart, q.isStrict, q.isFromElsewhere} {
 		if d, decided := ask(); decided {
 			return d
@@ -121,7 +141,11 @@ func (q question) isFromElsewhere() (Decision, bool) {
 	if q.to == nil || q.to.Level != Strict || q.from != nil || q.flow.From.Host {
 		return Decision{}, false
 	}
-	return Decision{Rule: 7, Text: fmt.Sprintf("network %q has the isolation %q: only its host reaches its attachments", q.to.Network, Strict)}, true
+	reaching := "only its host reaches its attachments"
+	if q.to.Inside {
+		reaching = "nothing else reaches its attachments"
+	}
+	return Decision{Rule: 7, Text: fmt.Sprintf("network %q has the isolation %q: %s", q.to.Network, Strict, reaching)}, true
 }
 
 // by adds the rule of the file to a decision.

@@ -204,3 +204,56 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 }
+
+// TestInsideDecision: to an attachment that is kept apart inside, its own host is as any machine, and to hosts it is no attachment: what one of the two ends denies is
+// denied.
+func TestInsideDecision(t *testing.T) {
+	inside := func(name, network, job string, last byte, level Level) Member {
+		return Member{ID: name, Network: network, Level: level, Namespace: "prod", Job: job, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, last})}, Inside: true}
+	}
+	onBridge := func(name, network string, last byte, level Level) Member {
+		m := inside(name, network, name, last, level)
+		m.Inside, m.Link = false, "br0"
+		return m
+	}
+	members := []Member{
+		inside("web", "lan", "web", 2, Strict), inside("db", "lan", "db", 3, Strict), inside("open", "wide", "open", 4, None),
+		onBridge("strict", "s", 5, Strict), onBridge("apart", "n", 6, Network), onBridge("plain", "o", 7, None), onBridge("limited", "o", 8, None),
+	}
+	host := Selector{Host: true, Network: noNetwork}
+	rules := Rules{
+		Allow: []Allow{
+			{Name: "web reaches db", From: Selector{Job: "web"}, To: Selector{Job: "db"}}, {Name: "to the bridge", From: Selector{Job: "web"}, To: Selector{Network: "s"}},
+			{Name: "from the host", From: host, To: Selector{Network: "lan"}}, {Name: "an address", From: Selector{CIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}}, To: Selector{Job: "db"}},
+		},
+		Egress: []Egress{{Name: "to the lan", From: Selector{Job: "limited"}, To: Selector{Network: "lan"}}},
+	}
+	end := func(name string) End {
+		for _, m := range members {
+			if m.ID == name {
+				return EndOf(m, m.Addresses[0])
+			}
+		}
+		a, _ := netip.ParseAddr(name)
+		return End{Host: name == "host", Address: a}
+	}
+	for _, test := range []struct{ from, to, want string }{
+		{"web", "db", "1+"}, {"db", "web", "6-"}, {"open", "web", "5-"}, {"web", "open", "5-"}, {"open", "198.51.100.1", "8+"}, {"198.51.100.1", "open", "8+"},
+		{"host", "db", "7-"}, {"host", "open", "8+"}, {"web", "host", "8+"}, {"192.0.2.1", "db", "1+"}, {"192.0.2.2", "db", "7-"},
+		{"web", "strict", "7-"}, {"open", "strict", "5-"}, {"open", "apart", "5-"}, {"open", "plain", "8+"}, {"plain", "open", "8+"}, {"plain", "db", "5-"}, {"strict", "open", "5-"},
+		{"limited", "open", "2-"}, {"limited", "db", "5-"},
+	} {
+		f := Flow{From: end(test.from), To: end(test.to), Protocol: "tcp", Port: 80, Published: test.from == "host"}
+		d := Decide(rules, members, f)
+		if got := fmt.Sprintf("%d%s", d.Rule, map[bool]string{true: "+", false: "-"}[d.Allowed]); got != test.want {
+			t.Errorf("%s to %s: %s (%s), want %s", test.from, test.to, got, d.Text, test.want)
+		}
+	}
+	var peers []string
+	for _, p := range ReachedBy(rules, members[0]) {
+		peers = append(peers, fmt.Sprintf("%t %s", p.Allowed, p.Peer))
+	}
+	if got, want := strings.Join(peers, ", "), "false attachments of its network, false attachments of other networks, false this host, and everything else"; got != want {
+		t.Errorf("it is reached by %s, want %s", got, want)
+	}
+}

@@ -18,5 +18,8 @@
 //  7. Its destination is an attachment to a network of the level strict, and its source is neither the host nor an attachment: it is denied.
 //  8. It passes.
 //
+// An attachment that is kept apart inside (Member.Inside) decides so for its own flows, with its host as any other machine. Hosts take it for none, and of a flow between it
+// and an attachment that a host keeps apart both decide.
+//
 // What is not known to be an attachment is none: an address that an attachment may not use belongs to no attachment.
 package isolation

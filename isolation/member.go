@@ -26,6 +26,8 @@ type Member struct {
 	// Addresses are those of the attachment.
 	Addresses []netip.Addr
 	// Link is the interface of the host by which its packets are routed: the bridge, or the end of a ptp pair. Empty: it
-	// is on another host.
+	// is on another host, or Inside.
 	Link string
+	// Inside is whether it is kept apart in its own namespace: the host is to it as any other machine, and it is none of allocnet to hosts.
+	Inside bool
 }

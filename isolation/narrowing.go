@@ -108,7 +108,7 @@ func (n Narrowing) String() string {
 	}
 	var parts []string
 	for _, p := range n {
-		parts = append(parts, strings.Join(append([]string{Selector{CIDRs: p.CIDRs}.String()}, textsOf(p.Ports)...), " "))
+		parts = append(parts, phrase(Selector{CIDRs: p.CIDRs}, p.Ports))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -129,7 +129,11 @@ func ofIngress(m Member) []Passage {
 	if m.Ingress == nil {
 		return nil
 	}
-	return []Passage{{Peer: "everything but this host, " + m.Ingress.String(), By: "ingress of the job"}}
+	left := m.Ingress.String()
+	if !m.Inside {
+		left = "this host, " + left
+	}
+	return []Passage{{Peer: "everything but " + left, By: "ingress of the job"}}
 }
 
 func ofEgress(m Member) []Passage {

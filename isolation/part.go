@@ -5,8 +5,11 @@ package isolation
 
 import (
 	"iter"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -19,6 +22,9 @@ type parts struct {
 	mu sync.Mutex
 	// kept are the rules of each part, with lines from its beginning on.
 	kept map[string][]rule
+	// text is the whole of file, and whole are its rules: who follows a change reads it several times.
+	file, text string
+	whole      Rules
 }
 
 // latest are those of this process.
@@ -28,27 +34,56 @@ var latest parts
 func (p *parts) parse(file, text string) (r Rules, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.kept != nil && p.file == file && p.text == text {
+		return p.whole, true
+	}
+	all := slices.Collect(partsOf(text))
+	read, ok := p.readAll(file, all)
+	if !ok {
+		return Rules{}, false
+	}
 	r.File = file
 	kept, names, lines := map[string][]rule{}, map[string]bool{}, 0
-	for part := range partsOf(text) {
-		rules, known := p.kept[part]
-		if !known {
-			if rules, ok = readPart(file, part); !ok {
-				return Rules{}, false
-			}
-		}
-		for _, one := range rules {
+	for i, part := range all {
+		for _, one := range read[i] {
 			if names[one.name()] {
 				return Rules{}, false
 			}
 			names[one.name()] = true
 			r.add(one, lines)
 		}
-		kept[part] = rules
+		kept[part] = read[i]
 		lines += strings.Count(part, "\n")
 	}
-	p.kept = kept
-	return r, len(names) > 0
+	if len(names) == 0 {
+		return Rules{}, false
+	}
+	p.kept, p.file, p.text, p.whole = kept, file, text, r
+	return r, true
+}
+
+// readAll returns the rules of parts, of which it reads those that are not kept, on all processors; ok is false if one has a mistake.
+func (p *parts) readAll(file string, all []string) (read [][]rule, ok bool) {
+	read = make([][]rule, len(all))
+	var group sync.WaitGroup
+	var isWrong atomic.Bool
+	workers := runtime.GOMAXPROCS(0)
+	for worker := range workers {
+		group.Go(func() {
+			for i := worker; i < len(all) && !isWrong.Load(); i += workers {
+				rules, isKept := p.kept[all[i]]
+				if !isKept {
+					var ok bool
+					if rules, ok = readPart(file, all[i]); !ok {
+						isWrong.Store(true)
+					}
+				}
+				read[i] = rules
+			}
+		})
+	}
+	group.Wait()
+	return read, !isWrong.Load()
 }
 
 func (r rule) name() string {

@@ -52,6 +52,13 @@ func TestPartsAreKept(t *testing.T) {
 			t.Errorf("%+v, %t, want the second one as it was kept", r, ok)
 		}
 	}
+	r, _ := p.parse("f", one)
+	if again, ok := p.parse("f", one); !ok || &again.Allow[0] != &r.Allow[0] {
+		t.Errorf("the same text: %+v, %t, want the same rules", again, ok)
+	}
+	if other, ok := p.parse("g", one); !ok || other.File != "g" {
+		t.Errorf("the same text of another file: %+v, %t", other, ok)
+	}
 	if r, ok := p.parse("f", textOf("one", "82/tcp")+textOf("two", "82/tcp")); !ok || r.Allow[1].Name != "two" || len(p.kept) != 2 {
 		t.Errorf("%+v, %t, kept are %d, want what is read anew", r, ok, len(p.kept))
 	}

@@ -27,9 +27,12 @@ type Passage struct {
 func ReachedBy(r Rules, m Member) []Passage {
 	all := ofIngress(m)
 	for _, a := range r.Allow {
-		if isSelected(a.To, m) {
+		if isSelected(a.To, m) && (!a.From.Host || !m.Inside) {
 			all = append(all, a.passage(a.From))
 		}
+	}
+	if m.Inside {
+		return append(all, byLevel(m, Passage{Allowed: m.Level != Strict, Peer: "this host, and everything else"})...)
 	}
 	host := Passage{Allowed: true, Peer: "this host", By: "it is on this host"}
 	if m.NoHost {

@@ -29,12 +29,12 @@ func TestPassages(t *testing.T) {
 		{
 			Member{Network: "n", Job: "idle", Namespace: "batch", Level: Network},
 			`+office: 10.0.0.0/8 fd00::/8; +this host; +attachments of its network; -attachments of other networks; +everything else`,
-			`-everything but 10.0.0.0/8, everything 53/udp 53/tcp, nothing; +attachments of its network; -attachments of other networks; +this host, and everything else`,
+			`-everything but 10.0.0.0/8, 53/udp 53/tcp, nothing; +attachments of its network; -attachments of other networks; +this host, and everything else`,
 		},
 		{
 			Member{Network: "n", Group: "g"},
 			`+office: 10.0.0.0/8 fd00::/8; +this host; +attachments of its network; +attachments of networks without isolation; -attachments of other networks; +everything else`,
-			`-everything but everything 53/udp 53/tcp; +attachments of its network; +attachments of networks without isolation; -attachments of other networks; +this host, and everything else`,
+			`-everything but 53/udp 53/tcp; +attachments of its network; +attachments of networks without isolation; -attachments of other networks; +this host, and everything else`,
 		},
 	} {
 		for direction, passages := range map[string][]Passage{test.reachedBy: ReachedBy(rules, test.m), test.reaches: Reaches(rules, test.m)} {

@@ -45,7 +45,7 @@ func (r Remote) Members() []Member {
 	all := make([]Member, len(r.Addresses))
 	for i := range r.Addresses {
 		all[i] = Member{
-			ID: remotePrefix + r.Addresses[i].String(), Host: r.Host, Network: r.Network, Level: r.Level,
+			ID: RemoteID(r.Addresses[i].String()), Host: r.Host, Network: r.Network, Level: r.Level,
 			Namespace: r.Namespace, Job: r.Job, Group: r.Group, Index: r.Index, Addresses: r.Addresses[i : i+1 : i+1],
 		}
 	}
@@ -54,6 +54,9 @@ func (r Remote) Members() []Member {
 
 // remotePrefix begins the IDs of attachments on other hosts, and no container ID.
 const remotePrefix = "@"
+
+// RemoteID is the ID that an attachment has where it is one elsewhere.
+func RemoteID(id string) string { return remotePrefix + id }
 
 // IsRemote tells whether an ID is that of an attachment on another host.
 func IsRemote(id string) bool { return len(id) > 0 && id[:1] == remotePrefix }

@@ -53,9 +53,18 @@ type Egress struct {
 
 // String is what the rule has, in words.
 func (e Egress) String() string {
-	text := strings.Join(append([]string{e.To.String()}, textsOf(e.Ports)...), " ")
+	text := phrase(e.To, e.Ports)
 	if e.DNS && !slices.Equal(e.Ports, dnsPorts) {
-		text += ", " + Egress{Ports: dnsPorts}.String()
+		text += ", " + phrase(Selector{}, dnsPorts)
 	}
 	return text
+}
+
+// phrase is what a selector selects of ports, as a job would write it: ports by themselves are those of everything.
+func phrase(of Selector, ports []Ports) string {
+	words := textsOf(ports)
+	if !of.selectsAll() || len(words) == 0 {
+		words = slices.Insert(words, 0, of.String())
+	}
+	return strings.Join(words, " ")
 }

@@ -42,8 +42,11 @@ func (s Selector) selectsAddress(a netip.Addr) bool {
 	if len(s.CIDRs) > 0 {
 		return slices.ContainsFunc(s.CIDRs, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 	}
-	return !s.hasPatterns() && !s.Host
+	return s.selectsAll()
 }
+
+// selectsAll tells whether it is the zero value.
+func (s Selector) selectsAll() bool { return len(s.CIDRs) == 0 && !s.hasPatterns() && !s.Host }
 
 // pattern is one of a selector, with the key that it has in a file.
 type pattern struct {

@@ -38,11 +38,20 @@ func SharedDir(allocDir, id string) (string, error) {
 	return filepath.Join(allocDir, id, "alloc"), nil
 }
 
+// Contents returns those of the files with the attachments of an allocation, by name.
+func Contents(a *hook.Allocation) (map[string][]byte, error) {
+	data, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{File: append(data, '\n'), EnvFile: environment(a)}, nil
+}
+
 // Write writes or replaces both files in the shared directory of an allocation. The
 // error is fs.ErrNotExist when the directory does not exist. After a failure each file
 // has its old or its new content.
 func Write(sharedDir string, a *hook.Allocation) error {
-	data, err := json.MarshalIndent(a.NetworkStatus(), "", "  ")
+	contents, err := Contents(a)
 	if err != nil {
 		return err
 	}
@@ -51,7 +60,7 @@ func Write(sharedDir string, a *hook.Allocation) error {
 		return err
 	}
 	defer shared.Close() //nolint:errcheck // a directory
-	return errors.Join(Replace(shared, File, append(data, '\n')), Replace(shared, EnvFile, environment(a)))
+	return errors.Join(Replace(shared, File, contents[File]), Replace(shared, EnvFile, contents[EnvFile]))
 }
 
 // Replace writes a file of a shared directory with mode 0644, or leaves the old
@@ -69,6 +78,12 @@ func Replace(shared *os.Root, name string, data []byte) error {
 	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644})
 }
 
+// Update is Replace where the file is there, and fails with fs.ErrNotExist where it is not: what has attached the allocation writes it
+// first, and removes it, at any time.
+func Update(shared *os.Root, name string, data []byte) error {
+	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644, Unlocked: true, Existing: true})
+}
+
 // Remove removes all files. A missing file or directory is not an error.
 func Remove(sharedDir string) error {
 	shared, err := os.OpenRoot(sharedDir)
@@ -84,7 +99,7 @@ func Remove(sharedDir string) error {
 
 // remove removes a file. What a task made of it stays under another name, until the allocation's directory goes.
 func remove(shared *os.Root, name string) error {
-	if err := files.Clear(shared, name); err != nil {
+	if err := files.ClearFile(shared, name); err != nil {
 		return fmt.Errorf("remove %s: %w", filepath.Join(shared.Name(), name), err)
 	}
 	return nil

@@ -62,8 +62,11 @@ func TestWriteAndRemove(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := os.WriteFile(filepath.Join(shared, HostsFile), nil, 0o600); err != nil { // the agent's
-		t.Fatal(err)
+	// The agent's, and what killed writers leave.
+	for _, name := range []string{HostsFile, "." + HostsFile + ".new", "." + File + ".new", "." + EnvFile + ".new"} {
+		if err := os.WriteFile(filepath.Join(shared, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for range 2 {
 		if err := Remove(shared); err != nil {

@@ -55,6 +55,8 @@ type Client struct {
 
 	mu   sync.Mutex // guards all below
 	node string     // the node ID; empty until it is known
+	// self is what the Nomad agent said of itself; nil until it has.
+	self *agentSelf
 	// live is the live set of Watch's last answer; nil: unknown.
 	live map[string]bool
 	// lastLive is the last live set that was not nil.
@@ -63,8 +65,9 @@ type Client struct {
 	unread map[string]bool
 	// ended are the allocations of this node that the last answer says have ended.
 	ended []string
-	// indexes are the numbers of those that live.
-	indexes map[string]int
+	// indexes are the numbers of those that live, and renumbered counts how often they have changed.
+	indexes    map[string]int
+	renumbered uint64
 }
 
 // New returns a client. It sends no request.
@@ -122,20 +125,73 @@ func (c *Client) nodeID(ctx context.Context) (string, error) {
 	if c.node != "" {
 		return c.node, nil
 	}
-	options, err := c.query(ctx)
+	self, err := c.readSelf(ctx)
 	if err != nil {
-		return "", err
-	}
-	var self api.AgentSelf
-	if _, err := c.api.Raw().Query("/v1/agent/self", &self, options); err != nil {
 		return "", fmt.Errorf("read the node ID of this host from nomad: %w", err)
 	}
 	id := self.Stats["client"]["node_id"]
 	if id == "" {
+		c.self = nil
 		return "", errors.New("the nomad agent is not a client: configure node_id, or the address of this host's client")
 	}
 	c.node = id
 	return id, nil
+}
+
+// AllocDir returns what has the directories of the allocations of this host. Empty in development mode, where it is a temporary
+// directory. The Nomad agent is asked once. One that does not answer within 3 s is an error.
+func (c *Client) AllocDir(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout) // who waits for the lock
+	defer cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	self, err := c.readSelf(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read alloc_dir of the client from nomad: %w", err)
+	}
+	return self.allocDir(), nil
+}
+
+// readSelf asks the Nomad agent until it has answered. The caller holds c.mu.
+func (c *Client) readSelf(ctx context.Context) (*agentSelf, error) {
+	if c.self != nil {
+		return c.self, nil
+	}
+	options, err := c.query(ctx)
+	if err != nil {
+		return nil, err
+	}
+	self, err := querySelf(c.api, options)
+	if err == nil {
+		c.self = self
+	}
+	return self, err
+}
+
+// agentSelf is what a Nomad agent says of itself, in its own keys.
+type agentSelf struct {
+	Config struct {
+		DataDir string
+		Version struct{ Version string }
+		Client  struct {
+			Enabled                bool
+			AllocDir, CNIConfigDir string
+		}
+	}
+	Stats map[string]map[string]string
+}
+
+func querySelf(client *api.Client, options *api.QueryOptions) (*agentSelf, error) {
+	var self agentSelf
+	_, err := client.Raw().Query("/v1/agent/self", &self, options)
+	return &self, err
+}
+
+func (s *agentSelf) allocDir() string {
+	if s.Config.Client.AllocDir == "" && s.Config.DataDir != "" {
+		return filepath.Join(s.Config.DataDir, "alloc") // Nomad's default
+	}
+	return s.Config.Client.AllocDir
 }
 
 // ClientConfig has settings of the Nomad client on this host.
@@ -162,28 +218,16 @@ func ReadClientConfig(ctx context.Context) (ClientConfig, error) {
 	if err != nil {
 		return ClientConfig{}, err
 	}
-	var self struct {
-		Config struct {
-			DataDir string
-			Version struct{ Version string }
-			Client  struct {
-				Enabled                bool
-				AllocDir, CNIConfigDir string
-			}
-		} `json:"config"`
-	}
-	if _, err := client.Raw().Query("/v1/agent/self", &self, (&api.QueryOptions{}).WithContext(ctx)); err != nil {
+	self, err := querySelf(client, (&api.QueryOptions{}).WithContext(ctx))
+	if err != nil {
 		return ClientConfig{}, fmt.Errorf("read the configuration of the nomad agent at %s: %w", client.Address(), err)
 	}
-	c := ClientConfig{AllocDir: self.Config.Client.AllocDir, CNIConfigDir: self.Config.Client.CNIConfigDir}
+	c := ClientConfig{AllocDir: self.allocDir(), CNIConfigDir: self.Config.Client.CNIConfigDir}
 	if !self.Config.Client.Enabled {
 		return ClientConfig{}, fmt.Errorf("the nomad agent at %s %w", client.Address(), errNoClient)
 	}
 	if c.Version, err = ParseVersion(self.Config.Version.Version); err != nil {
 		return ClientConfig{}, fmt.Errorf("the nomad agent at %s: %w", client.Address(), err)
-	}
-	if c.AllocDir == "" && self.Config.DataDir != "" {
-		c.AllocDir = filepath.Join(self.Config.DataDir, "alloc") // Nomad's default
 	}
 	return c, nil
 }

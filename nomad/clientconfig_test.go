@@ -47,6 +47,26 @@ func TestReadClientConfig(t *testing.T) {
 	}
 }
 
+// TestAllocDir: the agent is asked with the token of the configuration until it has answered, and not again.
+func TestAllocDir(t *testing.T) {
+	s := serve(t, map[string]any{"/v1/agent/self": func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "Permission denied", http.StatusForbidden)
+	}})
+	c := newClient(t, s.URL)
+	if dir, err := c.AllocDir(t.Context()); dir != "" || !IsDenied(err) || !strings.Contains(err.Error(), "alloc_dir") {
+		t.Errorf("denied: %q, %v", dir, err)
+	}
+	s.answers["/v1/agent/self"] = configOf("/data", true, "")
+	for range 2 {
+		if dir, err := c.AllocDir(t.Context()); dir != "/data/alloc" || err != nil {
+			t.Errorf("%q, %v", dir, err)
+		}
+	}
+	if len(s.tokens) != 2 || s.tokens[1] != "secret" {
+		t.Errorf("requests with the tokens %q, want two", s.tokens)
+	}
+}
+
 // TestNoAgent: where nothing listens there is none, which is not one that does not tell.
 func TestNoAgent(t *testing.T) {
 	t.Setenv("NOMAD_ADDR", "unix://"+filepath.Join(t.TempDir(), "missing"))

@@ -132,7 +132,10 @@ func (c *Client) sort(allocations []allocationStub) map[string]bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended, c.indexes = ended, indexes
+	c.ended = ended
+	if c.indexes == nil || !maps.Equal(c.indexes, indexes) {
+		c.indexes, c.renumbered = indexes, c.renumbered+1
+	}
 	return live
 }
 
@@ -142,6 +145,13 @@ func (c *Client) Indexes() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.indexes
+}
+
+// Renumbered counts how often Indexes has changed: who asks often need not look at all of it.
+func (c *Client) Renumbered() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.renumbered
 }
 
 // Ended returns the IDs of the allocations on this host that had ended when Live was

@@ -101,6 +101,15 @@ func TestLive(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"running": 12}, c.Indexes()); diff != "" {
 		t.Error(diff)
 	}
+	if _, err := c.Live(context.Background()); err != nil || c.Renumbered() != 1 {
+		t.Errorf("%v, the same numbers have changed %d times, want the first time only", err, c.Renumbered())
+	}
+	s.mu.Lock()
+	s.answers["/v1/node/"+nodeID+"/allocations"] = append(allocations[2:], &api.Allocation{ID: "running", Name: "web.g[4]", ClientStatus: "running"})
+	s.mu.Unlock()
+	if _, err := c.Live(context.Background()); err != nil || c.Renumbered() != 2 || c.Indexes()["running"] != 4 {
+		t.Errorf("%v, numbers %v have changed %d times, want twice", err, c.Indexes(), c.Renumbered())
+	}
 	if ended := c.Ended(); !slices.Equal(ended, []string{"complete", "failed"}) {
 		t.Errorf("ended: %q", ended)
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 
@@ -23,6 +24,9 @@ func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error)
 	}
 	reason := rules.whyNotIsolated(n)
 	if reason == "" {
+		if rules.Inside() {
+			return nil
+		}
 		why := whyPlugins(n)
 		if why == nil {
 			return nil
@@ -36,6 +40,9 @@ func CheckIsolation(n *cniconf.Network, whyPlugins func(*cniconf.Network) error)
 	if rules.Level() != isolation.None {
 		key = fmt.Sprintf("isolation %q", rules.Level())
 	}
+	if rules.Inside() {
+		key = fmt.Sprintf("enforce %q", rules.Enforce)
+	}
 	return refuse(fmt.Errorf("policy in %s: %s: network %q cannot have it: %s", rules.File, key, n.Name, reason))
 }
 
@@ -47,17 +54,34 @@ func (r Rules) whyNotIsolated(n *cniconf.Network) string {
 	if r.AcceptRA && r.Narrow {
 		return "with acceptRA its interfaces give themselves addresses that the host does not know: remove one of the two"
 	}
-	ends := 0
+	ends, types, why := 0, withEnd, r.whyNotBehind
+	if r.Inside() {
+		types, why = endless, whyNotInside
+	}
 	for _, p := range n.Chain() {
-		if reason := r.whyNotBehind(p); reason != "" {
+		if slices.Contains(beside, p.Type) {
+			continue
+		}
+		if reason := why(p); reason != "" {
 			return reason
 		}
-		if slices.Contains(withEnd, p.Type) {
-			ends++
-		}
+		ends++
 	}
 	if ends != 1 {
-		return fmt.Sprintf("it has %d plugins of the types bridge and ptp: want one", ends)
+		return fmt.Sprintf("it has %d plugins of the types %s: want one", ends, strings.Join(types, ", "))
+	}
+	return ""
+}
+
+// whyNotInside is why packets of the interface of a plugin cannot be dropped inside; empty: they can.
+func whyNotInside(p cniconf.Plugin) string {
+	switch {
+	case slices.Contains(withEnd, p.Type):
+		return fmt.Sprintf("interfaces of the plugin %s have an end on the host, where packets are dropped, and no task can change that: omit it", p.Type)
+	case !slices.Contains(endless, p.Type):
+		return fmt.Sprintf("allocnet does not know what the plugin %s makes: want one of %s", p.Type, strings.Join(endless, ", "))
+	case p.IPAMType == "":
+		return fmt.Sprintf("the plugin %s has no \"ipam\", so that the addresses of its interfaces are not known: add it", p.Type)
 	}
 	return ""
 }
@@ -74,10 +98,8 @@ var (
 // whyNotBehind is why packets of the interface of a plugin cannot be dropped; empty: they can.
 func (r Rules) whyNotBehind(p cniconf.Plugin) string {
 	switch {
-	case slices.Contains(beside, p.Type):
-		return ""
 	case slices.Contains(endless, p.Type):
-		return fmt.Sprintf("interfaces of the plugin %s have no end on the host, where packets could be dropped: want bridge or ptp", p.Type)
+		return fmt.Sprintf("interfaces of the plugin %s have no end on the host, where packets could be dropped: want bridge or ptp, or \"enforce\": %q, which holds against tasks without CAP_NET_ADMIN and CAP_NET_RAW", p.Type, enforceInside)
 	case !slices.Contains(withEnd, p.Type):
 		return fmt.Sprintf("allocnet does not know what the plugin %s makes on the host: want bridge or ptp", p.Type)
 	case p.IPAMType == "":

@@ -67,8 +67,8 @@ func TestCheckIsolation(t *testing.T) {
 		{`{"type": "ipvlan"` + ipam + `}`, executed, "interfaces of the plugin ipvlan have no end on the host", false},
 		{`{"type": "host-device"}`, executed, "interfaces of the plugin host-device have no end on the host", false},
 		{bridge + `, {"type": "calico"}`, executed, "allocnet does not know what the plugin calico makes on the host: want bridge or ptp", false},
-		{`{"type": "loopback"}`, nil, "it has 0 plugins of the types bridge and ptp: want one", false},
-		{bridge + `, {"type": "ptp"` + ipam + `}`, nil, "it has 2 plugins of the types bridge and ptp: want one", false},
+		{`{"type": "loopback"}`, nil, "it has 0 plugins of the types bridge, ptp: want one", false},
+		{bridge + `, {"type": "ptp"` + ipam + `}`, nil, "it has 2 plugins of the types bridge, ptp: want one", false},
 		{`{"type": "ptp"}`, nil, `the plugin ptp has no "ipam", so that the addresses of its interfaces are not known: add it`, false},
 		{`{"type": "bridge", "vlan": 5, "isGateway": true` + ipam + `}`, nil, `the plugin bridge has "vlan"`, false},
 		{`{"type": "bridge", "vlanTrunk": [{"id": 5}], "isGateway": true` + ipam + `}`, nil, `the plugin bridge has "vlanTrunk"`, false},
@@ -152,5 +152,36 @@ func TestDocumented(t *testing.T) {
 	}
 	if r, err := Of(n); err != nil || r.Level() != isolation.Strict {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestEnforceInside: interfaces without an end on the host can be isolated inside, whatever executes their plugins, and others not.
+func TestEnforceInside(t *testing.T) {
+	const ipam = `, "ipam": {"type": "host-local", "subnet": "10.0.0.0/24"}}`
+	const strict = `{"isolation": "strict", "enforce": "inside"}`
+	for _, test := range []struct{ options, plugins, want string }{
+		{strict, `{"type": "macvlan"` + ipam, ""}, {strict, `{"type": "ipvlan"` + ipam + `, {"type": "tuning"}`, ""}, {strict, `{"type": "vlan"` + ipam, ""}, {strict, `{"type": "host-device"` + ipam, ""},
+		{strict, `{"type": "macvlan", "ipam": {"type": "dhcp"}}`, ""},
+		{`{"antispoof": true, "enforce": "inside"}`, `{"type": "macvlan"` + ipam, ""}, {`{"narrow": true, "enforce": "inside"}`, `{"type": "macvlan"` + ipam, ""},
+		{strict, `{"type": "bridge", "isGateway": true` + ipam, `enforce "inside": network "n" cannot have it: interfaces of the plugin bridge have an end on the host`},
+		{strict, `{"type": "ptp"` + ipam, `enforce "inside": network "n" cannot have it: interfaces of the plugin ptp have an end on the host`},
+		{strict, `{"type": "calico"` + ipam, "allocnet does not know what the plugin calico makes: want one of host-device, ipvlan, macvlan"},
+		{strict, `{"type": "host-device"}`, `the plugin host-device has no "ipam"`}, {strict, `{"type": "loopback"}`, "it has 0 plugins of the types host-device"},
+		{`{"isolation": "strict", "enforce": "inside", "acceptRA": true}`, `{"type": "macvlan"` + ipam, "with acceptRA its interfaces give themselves addresses"},
+	} {
+		err := CheckIsolation(network(t, "n", test.options, test.plugins), func(*cniconf.Network) error { return errors.New("executor is \"plugins\"") })
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s of %s: %v, want %q", test.options, test.plugins, err, test.want)
+		}
+	}
+	for options, want := range map[string]string{
+		`{"enforce": "inside"}`:                                            `enforce "inside": want isolation "network" or "strict", antispoof true or narrow true, too`,
+		`{"isolation": "strict", "enforce": "outside"}`:                    `enforce "outside": want "inside", or omit it`,
+		`{"isolation": "strict", "enforce": "inside", "fromHost": false}`:  `fromHost false: omit it with enforce "inside"`,
+		`{"isolation": "strict", "antispoof": false, "enforce": "inside"}`: "",
+	} {
+		if _, err := Of(network(t, "n", options, `{"type": "macvlan"}`)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", options, err, want)
+		}
 	}
 }

@@ -214,7 +214,7 @@ func TestDenials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, awaitRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, publishAddress, dns, isolation, antispoof, fromHost, narrow"
+	const keys = "want namespaces, jobs, maxAttachments, staticIPs, staticMAC, mtu, hostPorts, hostRange, acceptRA, awaitRA, ipv6, arp, routing, executor, egressAddress, mtuFrom, publish, publishAddress, dns, isolation, antispoof, fromHost, enforce, narrow"
 	const portRange = "want a port or a range from 1 to 65535, as in 20000-20999"
 	for text, want := range map[string]string{
 		`{"namespace": ["prod"]}`:                             `unknown key "namespace" of the policy in x.conflist:1; did you mean namespaces?`,
@@ -466,6 +466,7 @@ func TestIPv6Off(t *testing.T) {
 		`{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "0"}}`:                                               "the sysctl net.ipv6.conf.IFNAME.disable_ipv6 0",
 		`{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "1"}}`:                                               "",
 		`{"type": "loopback"}`: "the plugin loopback, which assigns ::1",
+		`{"type": "macvlan", "ipam": {"type": "dhcp", "families": ["ipv4", "ipv6"]}}`: "addresses by DHCPv6",
 	} {
 		for value, refused := range map[string]bool{"off": uses != "", "link-local": false} {
 			n, err := cniconf.ParseNetwork("n.conflist", fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "allocnet": {"ipv6": %q}, "plugins": [%s]}`, value, conf))

@@ -70,6 +70,14 @@ func (p *PublishAddress) validate() error {
 	return nil
 }
 
+// Pool is the name of the pool; empty without one.
+func (p *PublishAddress) Pool() string {
+	if p == nil {
+		return ""
+	}
+	return p.pool.Pool
+}
+
 // Of returns what the ports of an allocation are published on; nil: the addresses of the host.
 func (p *PublishAddress) Of(identity Identity) *cniconf.PublishAddress {
 	if p == nil {
@@ -95,7 +103,7 @@ func CheckPublishAddress(n *cniconf.Network, whyPlugins func(*cniconf.Network) e
 		return refuse(fmt.Errorf("policy in %s: publishAddress: network %q cannot have it: %s", rules.File, n.Name, reason))
 	}
 	hasEnd := func(p cniconf.Plugin) bool { return slices.Contains(withEnd, p.Type) }
-	samePool := func(p cniconf.Pool) bool { return p.Shared != nil && p.Shared.Pool == rules.PublishAddress.pool.Pool }
+	samePool := func(p cniconf.Pool) bool { return p.Shared != nil && p.Shared.Pool == rules.PublishAddress.Pool() }
 	switch {
 	case rules.Publish != "":
 		return fail(fmt.Sprintf("publish %q is about addresses of the host: remove one of them", rules.Publish))
@@ -104,7 +112,7 @@ func CheckPublishAddress(n *cniconf.Network, whyPlugins func(*cniconf.Network) e
 	case !slices.ContainsFunc(n.Chain(), hasEnd):
 		return fail("its interfaces have no end on the host, which would have the address while no port answers: want the plugin bridge or ptp")
 	case slices.ContainsFunc(n.Pools(), samePool):
-		return fail(fmt.Sprintf("its attachments have addresses of pool %q, too: want another pool for them", rules.PublishAddress.pool.Pool))
+		return fail(fmt.Sprintf("its attachments have addresses of pool %q, too: want another pool for them", rules.PublishAddress.Pool()))
 	}
 	if why := whyPlugins(n); why != nil {
 		return fail(fmt.Sprintf("its plugins are executed (%v), which give the host no addresses", why))

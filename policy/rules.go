@@ -7,9 +7,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/isolation"
 )
 
@@ -31,8 +31,11 @@ const (
 	PublishBoth   = "both"
 )
 
-// ARPStrict is a value of Rules.ARP.
-const ARPStrict = "strict"
+// ARPStrict is a value of Rules.ARP, and enforceInside one of Rules.Enforce.
+const (
+	ARPStrict     = "strict"
+	enforceInside = "inside"
+)
 
 // ExecutorPlugins is a value of Rules.Executor.
 const ExecutorPlugins = "plugins"
@@ -106,6 +109,9 @@ type Rules struct {
 	Antispoof *bool `json:"antispoof,omitempty"`
 	// FromHost is whether the host reaches attachments that rules of isolation do not let it reach. Nil: it does. For networks only.
 	FromHost *bool `json:"fromHost,omitempty"`
+	// Enforce says where packets are dropped. With "inside" it is in the namespaces of allocations, for interfaces without an end on the
+	// host. Empty: at that end. For networks only.
+	Enforce string `json:"enforce,omitempty"`
 	// Narrow is whether a job may narrow the traffic of its attachments. For networks only.
 	Narrow bool `json:"narrow,omitempty"`
 }
@@ -123,6 +129,9 @@ func (r Rules) Guards() bool {
 
 // ReachedByHost is FromHost, or its default.
 func (r Rules) ReachedByHost() bool { return r.FromHost == nil || *r.FromHost }
+
+// Inside tells whether packets are dropped in the namespaces of allocations.
+func (r Rules) Inside() bool { return r.Enforce == enforceInside }
 
 func (s Source) validate() error {
 	if err := validatePatterns(map[string][]string{"namespaces": s.Namespaces, "jobs": s.Jobs}); err != nil {
@@ -144,6 +153,12 @@ func (s Source) validate() error {
 	if s.Level() == isolation.None && !s.ReachedByHost() {
 		return fmt.Errorf("policy in %s: fromHost false: want isolation %q or %q, too: without, others reach what the host does not", s.File, isolation.Network, isolation.Strict)
 	}
+	if s.Inside() && !s.Isolates() && !s.Narrow {
+		return fmt.Errorf("policy in %s: enforce %q: want isolation %q or %q, antispoof true or narrow true, too: without, nothing is enforced", s.File, s.Enforce, isolation.Network, isolation.Strict)
+	}
+	if s.Inside() && s.FromHost != nil {
+		return fmt.Errorf("policy in %s: fromHost %t: omit it with enforce %q: to such attachments the host is as any other machine", s.File, *s.FromHost, s.Enforce)
+	}
 	if s.MaxAttachments != nil && *s.MaxAttachments < 0 {
 		return fmt.Errorf("policy in %s: maxAttachments %d: want 0 or more", s.File, *s.MaxAttachments)
 	}
@@ -159,7 +174,7 @@ type option struct {
 func (r Rules) options() []option {
 	return []option{
 		{"ipv6", r.IPv6, []string{IPv6Off, IPv6LinkLocal}}, {"arp", r.ARP, []string{ARPStrict}}, {"routing", r.Routing, []string{SourceRouting}},
-		{"mtuFrom", r.MTUFrom, []string{MTUFromUplink}}, {"publish", r.Publish, []string{PublishBoth}},
+		{"mtuFrom", r.MTUFrom, []string{MTUFromUplink}}, {"publish", r.Publish, []string{PublishBoth}}, {"enforce", r.Enforce, []string{enforceInside}},
 	}
 }
 
@@ -214,6 +229,9 @@ func (r Rules) Describe() string {
 	if r.Level() != isolation.None {
 		parts = append(parts, "isolation "+string(r.Level()))
 	}
+	if r.Inside() {
+		parts = append(parts, "enforced inside")
+	}
 	if r.Antispoof != nil {
 		parts = append(parts, map[bool]string{true: "antispoof", false: "no antispoof"}[*r.Antispoof])
 	}
@@ -250,30 +268,20 @@ func listOf[T fmt.Stringer](items []T) string {
 	return list(texts)
 }
 
-// PortRange is ports of the host from First to Last, as "N" or "N-M".
-type PortRange struct{ First, Last int }
+// PortRange is ports of the host, as "N" or "N-M".
+type PortRange allocation.PortRange
 
 // UnmarshalText reads a range.
 func (r *PortRange) UnmarshalText(text []byte) error {
-	first, last, isRange := strings.Cut(string(text), "-")
-	if !isRange {
-		last = first
-	}
-	from, _ := strconv.ParseUint(first, 10, 31) // what is no number becomes 0, and one that is too long the largest
-	to, _ := strconv.ParseUint(last, 10, 31)
-	r.First, r.Last = int(from), int(to)
-	if r.First < 1 || r.Last > 65535 || r.Last < r.First {
+	ports, err := allocation.ParsePortRange(string(text))
+	if err != nil {
 		return fmt.Errorf("hostPorts %q: want a port or a range from 1 to 65535, as in 20000-20999", text)
 	}
+	*r = PortRange(ports)
 	return nil
 }
 
-func (r PortRange) String() string {
-	if r.First == r.Last {
-		return strconv.Itoa(r.First)
-	}
-	return fmt.Sprintf("%d-%d", r.First, r.Last)
-}
+func (r PortRange) String() string { return allocation.PortRange(r).String() }
 
 // contains tells whether all ports of another range are in this one.
 func (r PortRange) contains(ports PortRange) bool {

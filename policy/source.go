@@ -138,7 +138,7 @@ func refuseUseless(n *cniconf.Network, s Source) error {
 }
 
 // restricting are the keys of rules, which have no effect outside of "allocnet".
-var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof", "fromHost", "narrow", "egressAddress", "publishAddress"}
+var restricting = []string{"namespaces", "jobs", "maxAttachments", "staticIPs", "staticMAC", "hostPorts", "isolation", "antispoof", "fromHost", "enforce", "narrow", "egressAddress", "publishAddress"}
 
 // refuseMisplaced refuses rules beside the key "allocnet", and in plugins.
 func refuseMisplaced(n *cniconf.Network) error {

@@ -44,24 +44,25 @@ func Mappings(ports []Port, chosen ...allocation.ChosenPort) ([]Mapping, error) 
 // chosenMapping returns the mapping of a port, or of a range of them: without a protocol it is of TCP alone.
 func chosenMapping(c allocation.ChosenPort) (Mapping, error) {
 	p := Port{Label: c.HostPort.String(), HostPort: c.HostPort.First, To: c.ContainerPort, Protocol: cmp.Or(c.Protocol, "tcp"), HostIP: c.HostIP}
+	if !c.HostPort.IsOne() {
+		p.LastHostPort = c.HostPort.Last
+		if c.ContainerPort != 0 {
+			return Mapping{}, invalidPort(p.Label, "containerPort", c.ContainerPort, noShift)
+		}
+	}
 	if err := validate(p); err != nil {
 		return Mapping{}, err
 	}
-	m := mappingsOf(p)[0]
-	if c.HostPort.IsOne() {
-		return m, nil
-	}
-	if c.ContainerPort != 0 {
-		return m, invalidPort(p.Label, "containerPort", c.ContainerPort, "omit it: a range is mapped to the same ports, as one rule of nftables shifts no ports")
-	}
-	m.LastHostPort = int32(c.HostPort.Last)
-	return m, nil
+	return mappingsOf(p)[0], nil
 }
 
 func mappingsOf(p Port) []Mapping {
 	m := Mapping{HostPort: int32(p.HostPort), ContainerPort: int32(p.To), Protocol: p.Protocol, HostIP: p.HostIP}
 	if p.To == 0 {
 		m.ContainerPort = m.HostPort
+	}
+	if p.LastHostPort > p.HostPort {
+		m.LastHostPort = int32(p.LastHostPort)
 	}
 	if m.Protocol != "" {
 		return []Mapping{m}

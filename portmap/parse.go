@@ -8,19 +8,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/allocnet/allocnet/allocation"
 )
 
-// mostPorts of a range: each is rules of its own.
+// mostPorts of a range that is rules for each port.
 const mostPorts = 1000
 
-const wantNumber = "want a number from 1 to 65535, or a range of at most 1000"
+const wantNumber = "want a number from 1 to 65535, or a range of them"
 
 // Parse reads ports in the form of the command line:
 //
 //	[LABEL=][HOST-IP:]HOST-PORT[-LAST][:PORT[-LAST]][/PROTOCOL[+PROTOCOL...]]
 //
 // An IPv6 host IP is in brackets. The default label is the host port, and the default
-// protocol is tcp. All ports of a range have the label.
+// protocol is tcp. A range that is mapped to the same ports is one port with LastHostPort, whose default label is the range. Of others
+// all ports have the label.
 func Parse(s string) ([]Port, error) {
 	fail := func(field, value, reason string) ([]Port, error) {
 		return nil, invalidPort(s, field, value, reason+", as in 8080:80/tcp")
@@ -50,18 +53,39 @@ func Parse(s string) ([]Port, error) {
 	if toLast-toFirst != last-first {
 		return fail("port", to, fmt.Sprintf("want a range of %d, as many as host ports", last-first+1))
 	}
+	if mapped && toFirst != first && last-first >= mostPorts {
+		return fail("port", to, fmt.Sprintf("want at most %d ports that are mapped to others, each by a rule, or the same ports", mostPorts))
+	}
+	port := Port{Label: label, HostPort: first, HostIP: hostIP}
+	if mapped {
+		port.To = toFirst
+	}
+	return withProtocols(portsOf(port, last, labelled), protocols)
+}
+
+// portsOf returns ports of the host from the first, which is given, to the last one: one for all, or one for each if they are mapped to
+// others. Without a label they have that of the ports of the host.
+func portsOf(first Port, last int, labelled bool) []Port {
+	host := allocation.PortRange{First: first.HostPort, Last: last}
+	isOne := host.IsOne()
+	if !isOne && (first.To == 0 || first.To == first.HostPort) {
+		first.To, first.LastHostPort, isOne = 0, last, true
+	}
+	if isOne {
+		if !labelled {
+			first.Label = host.String()
+		}
+		return []Port{first}
+	}
 	var ports []Port
-	for i := range last - first + 1 {
-		p := Port{Label: label, HostPort: first + i, HostIP: hostIP}
+	for i := range last - first.HostPort + 1 {
+		p := Port{Label: first.Label, HostPort: first.HostPort + i, To: first.To + i, HostIP: first.HostIP}
 		if !labelled {
 			p.Label = strconv.Itoa(p.HostPort)
 		}
-		if mapped {
-			p.To = toFirst + i
-		}
 		ports = append(ports, p)
 	}
-	return withProtocols(ports, protocols)
+	return ports
 }
 
 func withProtocols(ports []Port, protocols []string) ([]Port, error) {
@@ -113,5 +137,5 @@ func parseRange(s string) (first, last int, ok bool) {
 	}
 	low, errFirst := strconv.ParseUint(from, 10, 16)
 	high, errLast := strconv.ParseUint(to, 10, 16)
-	return int(low), int(high), errFirst == nil && errLast == nil && low <= high && high-low < mostPorts
+	return int(low), int(high), errFirst == nil && errLast == nil && low <= high
 }

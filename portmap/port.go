@@ -27,6 +27,9 @@ func invalidPort(port, field string, value any, reason string) error {
 	return errdefs.As(errdefs.Refused, fmt.Errorf("port %q: %s %q: %s", port, field, fmt.Sprint(value), reason))
 }
 
+// noShift is what is wrong with another port for a range.
+const noShift = "omit it: a range is mapped to the same ports, as one rule of nftables shifts no ports"
+
 func validate(p Port) error {
 	fail := func(field string, value any, reason string) error {
 		return invalidPort(p.Label, field, value, reason)
@@ -36,6 +39,12 @@ func validate(p Port) error {
 	}
 	if p.To < 0 || p.To > 65535 {
 		return fail("to", p.To, "want 1 to 65535, or 0 for the host port")
+	}
+	if p.LastHostPort != 0 && (p.LastHostPort < p.HostPort || p.LastHostPort > 65535) {
+		return fail("lastHostPort", p.LastHostPort, fmt.Sprintf("want %d to 65535, or none for one port", p.HostPort))
+	}
+	if p.LastHostPort > p.HostPort && p.To != 0 && p.To != p.HostPort {
+		return fail("to", p.To, noShift)
 	}
 	if p.Protocol != "" && !slices.Contains([]string{"tcp", "udp", "sctp"}, p.Protocol) {
 		return fail("protocol", p.Protocol, "want tcp, udp or sctp, or none for tcp and udp")

@@ -100,6 +100,15 @@ func TestRanges(t *testing.T) {
 	if _, err := Mappings(nil, shifted); errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), `port "10-12": containerPort "20": omit it`) {
 		t.Errorf("a range that is shifted: %v", err)
 	}
+	same := want[2:]
+	if got, err := Mappings([]Port{{Label: "a", HostPort: 10000, LastHostPort: 10199, To: 10000, Protocol: "udp"}}); !cmp.Equal(got, same) || err != nil {
+		t.Errorf("of an operator: %v, %v, want %v", got, err, same)
+	}
+	for wrong, p := range map[string]Port{`lastHostPort "9"`: {HostPort: 10, LastHostPort: 9}, `lastHostPort "65536"`: {HostPort: 10, LastHostPort: 65536}, `to "20"`: {HostPort: 10, LastHostPort: 12, To: 20}} {
+		if _, err := Mappings([]Port{p}); errdefs.Of(err) != errdefs.Refused || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
 	for pair, conflict := range map[[2]string]bool{
 		{"10-20", "20"}: true, {"10-20", "10"}: true, {"10-20", "15"}: true, {"10-20", "9"}: false, {"10-20", "21"}: false,
 		{"10-20", "20-30"}: true, {"10-30", "15-20"}: true, {"10-20", "21-30"}: false, {"10-20", "10-20"}: true,
@@ -172,7 +181,9 @@ func TestParse(t *testing.T) {
 		"127.0.0.1:8080":           {{Label: "8080", HostPort: 8080, HostIP: "127.0.0.1", Protocol: "tcp"}},
 		"127.0.0.1:8080:80":        {{Label: "8080", HostPort: 8080, To: 80, HostIP: "127.0.0.1", Protocol: "tcp"}},
 		"a=[fd00::1]:8080:80/sctp": {{Label: "a", HostPort: 8080, To: 80, HostIP: "fd00::1", Protocol: "sctp"}},
-		"8000-8001":                {{Label: "8000", HostPort: 8000, Protocol: "tcp"}, {Label: "8001", HostPort: 8001, Protocol: "tcp"}},
+		"8000-8001":                {{Label: "8000-8001", HostPort: 8000, LastHostPort: 8001, Protocol: "tcp"}},
+		"a=8000-9999:8000-9999":    {{Label: "a", HostPort: 8000, LastHostPort: 9999, Protocol: "tcp"}},
+		"8000-8000:80":             {{Label: "8000", HostPort: 8000, To: 80, Protocol: "tcp"}},
 		"10.0.0.1:8000-8001:80-81": {{Label: "8000", HostPort: 8000, To: 80, HostIP: "10.0.0.1", Protocol: "tcp"}, {Label: "8001", HostPort: 8001, To: 81, HostIP: "10.0.0.1", Protocol: "tcp"}},
 		"rtp=65534-65535:1-2/udp":  {{Label: "rtp", HostPort: 65534, To: 1, Protocol: "udp"}, {Label: "rtp", HostPort: 65535, To: 2, Protocol: "udp"}},
 	} {
@@ -181,13 +192,13 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v %s", text, err, diff)
 		}
 	}
-	if got, err := Parse("1-1000"); len(got) != mostPorts || err != nil {
+	if got, err := Parse("1-1000:2-1001"); len(got) != mostPorts || err != nil {
 		t.Errorf("%d ports, %v", len(got), err)
 	}
 }
 
 func TestParseRefuses(t *testing.T) {
-	const number = "want a number from 1 to 65535, or a range of at most 1000, as in 8080:80/tcp"
+	const number = "want a number from 1 to 65535, or a range of them, as in 8080:80/tcp"
 	const protocol = "want tcp, udp or sctp after '/', or several as in tcp+udp, as in 8080:80/tcp"
 	for text, want := range map[string]string{
 		"":               `port "": host port "": ` + number,
@@ -200,7 +211,7 @@ func TestParseRefuses(t *testing.T) {
 		"-1":             `port "-1": host port "-1": ` + number,
 		"+80":            `port "+80": host port "+80": ` + number,
 		"2-1":            `port "2-1": host port "2-1": ` + number,
-		"1-1001":         `port "1-1001": host port "1-1001": want a number from 1 to 65535, or a range of at most 1000, as in 8080:80/tcp`,
+		"1-1001:2-1002":  `port "1-1001:2-1002": port "2-1002": want at most 1000 ports that are mapped to others, each by a rule, or the same ports, as in 8080:80/tcp`,
 		"65535-65536":    `port "65535-65536": host port "65535-65536": ` + number,
 		"80-81:80":       `port "80-81:80": port "80": want a range of 2, as many as host ports, as in 8080:80/tcp`,
 		"80:80-81":       `port "80:80-81": port "80-81": want a range of 1, as many as host ports, as in 8080:80/tcp`,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/strictjson"
@@ -122,29 +123,29 @@ func limited(elements []Element) ([]Element, error) {
 	return elements, nil
 }
 
-// decodeElement reads an element. Its keys, and those of the objects in it, must match exactly: encoding/json ignores
-// their case, other readers of the same text do not.
+// decodeElement reads an element. Its keys, and those of the objects in it, must match exactly, and be there once: encoding/json ignores
+// their case, and uses the last of several values. Other readers of the same text do not.
 func decodeElement(position string, data []byte) (Element, error) {
 	var e Element
 	if err := decode(position, data, &e); err != nil {
 		return Element{}, err
 	}
-	mistakes, err := strictjson.Text{Data: data}.Check(strictjson.Form{Of: position, Into: &e, Exact: true, Skip: []string{"cni-args"}})
+	mistakes, err := strictjson.Text{Data: data}.Check(strictjson.Form{Of: position, Into: &e, Exact: true})
 	if err != nil {
 		return Element{}, decodeError(position, err)
 	}
-	if len(mistakes) > 0 { // no key is there twice: see decode
-		m := mistakes[0]
-		return Element{}, &Error{m.Of, m.Key, "unknown key: want " + strings.Join(m.Known, ", ")}
+	if len(mistakes) == 0 {
+		return e, nil
 	}
-	return e, nil
+	m := mistakes[0]
+	if m.Twice && (m.Known == nil || slices.Contains(m.Known, m.Key)) {
+		return Element{}, &Error{m.Of, m.Key, "duplicate key"}
+	}
+	return Element{}, &Error{m.Of, m.Key, "unknown key: want " + strings.Join(m.Known, ", ")}
 }
 
-// decode reads exactly one JSON value into target, without duplicate keys.
+// decode reads exactly one JSON value into target.
 func decode(position string, data []byte, target any) error {
-	if key, twice := repeatedKey(data); twice {
-		return &Error{position, key, "duplicate key"}
-	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	if err := decoder.Decode(target); err != nil {
@@ -161,42 +162,4 @@ func decodeError(position string, err error) error {
 		position += "." + typed.Field
 	}
 	return &Error{position, "", strictjson.Reason(err)}
-}
-
-// repeatedKey finds a duplicate key in an object: encoding/json would use the last
-// value, other readers the first.
-func repeatedKey(data []byte) (string, bool) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	type level struct {
-		seen  map[string]bool // nil in a list
-		value bool            // the next token of an object is a value
-	}
-	var stack []*level
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return "", false // decode reports it
-		}
-		top := &level{}
-		if len(stack) > 0 {
-			top = stack[len(stack)-1]
-		}
-		key, isText := token.(string)
-		if top.seen != nil && !top.value && isText {
-			if top.seen[key] {
-				return key, true
-			}
-			top.seen[key], top.value = true, true
-			continue
-		}
-		top.value = false
-		switch token {
-		case json.Delim('{'):
-			stack = append(stack, &level{seen: map[string]bool{}})
-		case json.Delim('['):
-			stack = append(stack, &level{})
-		case json.Delim('}'), json.Delim(']'):
-			stack = stack[:len(stack)-1]
-		}
-	}
 }

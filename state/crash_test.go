@@ -143,7 +143,6 @@ var writtenCalls = map[string]written{
 		func(t *testing.T, l *Locked) {
 			begun(t, l)
 			damage(t, l, onLine(3, func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) }))
-			must(t, os.WriteFile(filepath.Join(l.journal.dir, "allocation.json"), nil, 0o600))
 		},
 		func(l *Locked) error {
 			return l.Repair(Record{Allocation: Allocation{ID: "a", Mode: ModeSetup}, Attachments: []Attachment{attachment("eth0", "")}})

@@ -35,6 +35,8 @@ type Isolation struct {
 	NoHost bool `json:"noHost,omitempty"`
 	// Narrowing is what its job leaves of its traffic.
 	Narrowing allocation.Narrowing `json:"narrowing,omitzero"`
+	// Inside is whether it is kept apart in the namespace of its allocation, where its interface is on record. Then it has no end on the host.
+	Inside bool `json:"inside,omitempty"`
 	// End is the name of its end on the host, and Bridge that of which it is a port; empty: of none.
 	End    string `json:"end"`
 	Bridge string `json:"bridge,omitempty"`

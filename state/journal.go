@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -23,74 +22,31 @@ import (
 // journalFile holds an allocation's record; see the package documentation.
 const journalFile = "journal"
 
-// isRecord tells what may hold a record from temporary files. An earlier layout
-// had a file for the allocation and one for each attachment.
-func isRecord(name string) bool { return name == journalFile || isOldLayout(name) }
+var errTorn = errors.New("the end is missing")
 
-func isOldLayout(name string) bool {
-	return name == "allocation.json" || strings.HasPrefix(name, "attachment-")
-}
-
-var (
-	errOldLayout = errors.New("is of a layout that this program does not read")
-	errTorn      = errors.New("the end is missing")
-)
-
-// read returns what is on record in the directory of an allocation. Whether a line without an end
+// read returns what is on record in the directory of an allocation, which is no link. Whether a line without an end
 // is damage, torn says.
 func read(dir string, torn func(path string, data []byte) ([]byte, bool)) (Record, error) {
 	id := filepath.Base(dir)
 	r := Record{Allocation: Allocation{ID: id, Mode: ModeUnknown}}
-	entries, err := entriesOf(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Record{}, fmt.Errorf("allocation %s: %w", id, err)
+	err := refuseLink(dir)
+	if err == nil {
+		err = r.readJournal(filepath.Join(dir, journalFile), torn)
 	}
-	found := false
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		switch {
-		case isOldLayout(entry.Name()):
-			r.Damaged = append(r.Damaged, Damaged{path, 0, errOldLayout})
-		case entry.Name() == journalFile:
-			err = r.readJournal(path, torn)
-		default:
-			continue
-		}
-		if errors.Is(err, fs.ErrNotExist) { // torn down meanwhile
-			continue
-		}
-		if err != nil {
-			return Record{}, err
-		}
-		found = true
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("allocation %s %w", id, ErrNotFound)
 	}
-	if !found {
-		return Record{}, fmt.Errorf("allocation %s %w", id, ErrNotFound)
+	if err != nil {
+		return Record{}, err
 	}
 	return r, nil
 }
 
-// entriesOf lists the directory of an allocation, which is no link, by name. That there is none takes one look: of most names that are
-// asked for there is none.
-func entriesOf(dir string) ([]fs.DirEntry, error) {
-	file, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		err = cmp.Or(refuseLink(dir), err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	entries, err := file.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, err
-}
-
-// readJournal adds what the journal at path says. Its error is a *VersionError
-// or fs.ErrNotExist: everything else is damage.
+// readJournal adds what the journal at path says. Its error is a *VersionError,
+// fs.ErrNotExist, or that its directory is none: everything else is damage.
 func (r *Record) readJournal(path string, torn func(path string, data []byte) ([]byte, bool)) error {
 	data, err := files.ReadNoFollow(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
 	if err != nil {

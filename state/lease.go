@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/files"
 )
 
@@ -48,8 +49,36 @@ func (l Leases) List(ctx context.Context) iter.Seq2[Record, error] {
 
 // markLeases marks the allocation if attachments have addresses that change while they live.
 func (l *Locked) markLeases(attachments []Attachment) error {
-	if !slices.ContainsFunc(attachments, func(a Attachment) bool { return a.DHCP != nil || a.AwaitRA }) {
+	if !slices.ContainsFunc(attachments, func(a Attachment) bool { return len(a.Leased()) > 0 || a.AwaitRA }) {
 		return nil
 	}
 	return l.addMark(leaseMarks)
+}
+
+// Leased returns the leases of DHCP of the attachment, IPv4 first.
+func (a Attachment) Leased() []dhcp.Lease {
+	var all []dhcp.Lease
+	for _, l := range []*dhcp.Lease{a.DHCP, a.DHCPv6} {
+		if l != nil {
+			all = append(all, *l)
+		}
+	}
+	return all
+}
+
+// LeaseOf returns the lease of a family; nil: there is none.
+func (a Attachment) LeaseOf(f dhcp.Family) *dhcp.Lease {
+	if f == dhcp.IPv6 {
+		return a.DHCPv6
+	}
+	return a.DHCP
+}
+
+// SetLease sets the lease of the family of its address.
+func (a *Attachment) SetLease(l dhcp.Lease) {
+	if l.Family() == dhcp.IPv6 {
+		a.DHCPv6 = &l
+		return
+	}
+	a.DHCP = &l
 }

@@ -73,12 +73,9 @@ func (l *Locked) Unlock() {
 // removeUnrecorded removes the directory and the marks of an allocation without a
 // record: a process was killed before it had written one, or while it removed it.
 func (l *Locked) removeUnrecorded() {
-	entries, err := os.ReadDir(l.journal.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) ||
-		slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isRecord(e.Name()) }) {
-		return
+	if _, err := os.Lstat(l.journal.path()); errors.Is(err, fs.ErrNotExist) {
+		_ = l.Clear() // the next holder of the lock retries
 	}
-	_ = l.Clear() // the next holder of the lock retries
 }
 
 // ErrLocked is a lock that another call or process has.

@@ -103,7 +103,7 @@ func TestLockOutlivesTheHolder(t *testing.T) {
 }
 
 // TestNoRecordIsNoDirectory: what a killed process left of a directory goes with
-// the next lock; a record stays as long as any file of it does.
+// the next lock; a record stays.
 func TestNoRecordIsNoDirectory(t *testing.T) {
 	s := open(t)
 	leave := func(id, file string) {
@@ -117,16 +117,15 @@ func TestNoRecordIsNoDirectory(t *testing.T) {
 	}
 	leave("begun", "."+journalFile)
 	leave("half", journalFile)
-	leave("old", "attachment-net1.json")
 	if err := os.Mkdir(s.allocationDir("empty"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"begun", "half", "old", "empty", "unknown"} {
+	for _, id := range []string{"begun", "half", "empty", "unknown"} {
 		lock(t, s, id).Unlock()
 	}
 	left, err := os.ReadDir(s.allocations())
-	if err != nil || len(left) != 2 || left[0].Name() != "half" || left[1].Name() != "old" {
-		t.Errorf("left are %v (%v), want half of a record, and the old layout", left, err)
+	if err != nil || len(left) != 1 || left[0].Name() != "half" {
+		t.Errorf("left are %v (%v), want half of a record", left, err)
 	}
 }
 

@@ -208,8 +208,9 @@ type Attachment struct {
 	StrictARP bool `json:"strictARP,omitempty"`
 	// Isolation is how it is kept apart; nil: it is not, or the record is of an earlier build.
 	Isolation *Isolation `json:"isolation,omitempty"`
-	// DHCP is the lease of its address; nil: it has none, or another program keeps it.
-	DHCP *dhcp.Lease `json:"dhcp,omitempty"`
+	// DHCP is the lease of its IPv4 address, and DHCPv6 that of its IPv6 address; nil: it has none, or another program keeps it.
+	DHCP   *dhcp.Lease `json:"dhcp,omitempty"`
+	DHCPv6 *dhcp.Lease `json:"dhcpv6,omitempty"`
 	// CheckPassed is whether CHECK of plugins that allocnet does not know has passed. False: a CHECK that
 	// fails proves no damage.
 	CheckPassed bool `json:"checkPassed,omitempty"`

@@ -14,36 +14,20 @@ import (
 	"github.com/allocnet/allocnet/internal/files"
 )
 
-// Repair writes a record anew, without damage. The files that had it are kept in
+// Repair writes a record anew, without damage. The file that had it is kept in
 // the directory "damaged".
 func (l *Locked) Repair(r Record) error {
 	aside := filepath.Join(l.store.dir, "damaged", l.id)
 	if err := l.store.disk.mkdir(aside, os.MkdirAll); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(l.journal.dir)
-	if err != nil {
-		return err
-	}
 	l.journal.mu.Lock()
 	defer l.journal.mu.Unlock()
-	for _, entry := range entries {
-		if isRecord(entry.Name()) {
-			to := filepath.Join(aside, fmt.Sprintf("%s.%d", entry.Name(), time.Now().UnixNano()))
-			if err := l.store.disk.link(filepath.Join(l.journal.dir, entry.Name()), to); err != nil {
-				return fmt.Errorf("keep the damaged record: %w", err)
-			}
-		}
+	to := filepath.Join(aside, fmt.Sprintf("%s.%d", journalFile, time.Now().UnixNano()))
+	if err := l.store.disk.link(l.journal.path(), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("keep the damaged record: %w", err)
 	}
-	if err := l.journal.replace(r.changes()); err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if isOldLayout(entry.Name()) {
-			err = errors.Join(err, l.store.disk.remove(filepath.Join(l.journal.dir, entry.Name()), os.Remove))
-		}
-	}
-	return err
+	return l.journal.replace(r.changes())
 }
 
 // dropTornLine removes the part of a line that a killed process left. That it is no

@@ -183,16 +183,22 @@ func (s *Store) list(ctx context.Context, listIDs func() ([]string, error)) iter
 				yield(Record{}, context.Cause(ctx))
 				return
 			}
-			record, err := s.Read(id)
-			if errors.Is(err, ErrNotFound) { // gone since it was listed
-				continue
-			}
-			if err != nil {
-				err = &UnreadableError{id, err}
-			}
-			if !yield(record, err) {
+			record, ok, err := s.readListed(id)
+			if (ok || err != nil) && !yield(record, err) {
 				return
 			}
 		}
 	}
+}
+
+// readListed reads a record that was listed; ok is false if that has an UnreadableError, or if it is gone since.
+func (s *Store) readListed(id string) (r Record, ok bool, err error) {
+	r, err = s.Read(id)
+	if errors.Is(err, ErrNotFound) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, &UnreadableError{id, err}
+	}
+	return r, true, nil
 }

@@ -78,6 +78,10 @@ type Setup struct {
 	Ports []Port `json:"ports,omitempty"`
 	// Args are passed to every plugin as CNI_ARGS.
 	Args map[string]string `json:"args,omitempty"`
+	// Ingress and Egress are what is left of what may reach the allocation, and of what it may reach, which each of its networks has to permit.
+	// Absent: all; an empty text is refused.
+	Ingress string `json:"ingress,omitempty"`
+	Egress  string `json:"egress,omitempty"`
 }
 
 // Attach is the body of POST /v1/allocations/{id}/attachments: further networks

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/agent"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/portmap"
@@ -215,7 +216,9 @@ func TestLoadUnit(t *testing.T) {
 primary  = "web"
 networks = [{ name = "storage", ips = ["10.89.0.9/16"], mtu = 1400 }, { name = "mgmt", interface = "net5" }]
 publish  = ["http=8080:80/tcp"]
-dns      = "merge"`,
+dns      = "merge"
+ingress  = "5432/tcp, 10.0.0.0/8 icmp"
+egress   = "none"`,
 		"units/short.hcl": `networks = "storage,mgmt@net5"`,
 	})
 	got, err := LoadUnit(dir+"/units/web.hcl", "web")
@@ -223,7 +226,7 @@ dns      = "merge"`,
 		ID: "web", Operator: true, Primary: &selection.Element{Name: "web"},
 		Networks: []selection.Element{{Name: "storage", IPs: []string{"10.89.0.9/16"}, MTU: 1400}, {Name: "mgmt", Interface: "net5"}},
 		Ports:    []portmap.Port{{Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"}},
-		DNS:      "merge",
+		DNS:      "merge", Narrowing: allocation.Narrowing{Ingress: "5432/tcp, 10.0.0.0/8 icmp", Egress: "none"},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
@@ -242,6 +245,9 @@ func TestUnitFaults(t *testing.T) {
 		`publish = ["80:x"]`:                   "web.hcl:1,11-19: Invalid value; publish",
 		`publish = 80`:                         "web.hcl:1,11",
 		`ports = []`:                           "Unsupported argument",
+		`ingress = "dns"`:                      `web.hcl:1,11-16: Invalid value; ingress: "dns": want a prefix`,
+		`egress = ""`:                          `web.hcl:1,10-12: Invalid value; egress: "": want parts`,
+		`egress = ["53/udp"]`:                  "web.hcl:1,10",
 	} {
 		_, err := LoadUnit(dirWith(t, map[string]string{"web.hcl": text})+"/web.hcl", "web")
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 
 	"github.com/hashicorp/hcl/v2"
@@ -23,6 +24,8 @@ type unitFile struct {
 	Networks hcl.Expression `hcl:"networks,optional"`
 	Publish  hcl.Expression `hcl:"publish,optional"`
 	DNS      string         `hcl:"dns,optional"`
+	Ingress  hcl.Expression `hcl:"ingress,optional"`
+	Egress   hcl.Expression `hcl:"egress,optional"`
 }
 
 // LoadUnit reads the networks of a unit. The error is an *hclfile.Error unless the file cannot
@@ -63,10 +66,24 @@ func (f *unitFile) request(r hook.Request) (hook.Request, error) {
 		}
 		r.Ports = append(r.Ports, ports...)
 	}
+	v.narrow("ingress", f.Ingress, func(text string) error { return r.Narrow(&text, nil) })
+	v.narrow("egress", f.Egress, func(text string) error { return r.Narrow(nil, &text) })
 	if err := v.Err(); err != nil {
 		return r, err
 	}
 	return r, nil
+}
+
+// narrow reads what is left of the traffic, if it is given.
+func (v *values) narrow(key string, e hcl.Expression, set func(text string) error) {
+	text, given := hclfile.Read[string](&v.Values, e)
+	if !given {
+		return
+	}
+	var wrong *hook.RequestError
+	if errors.As(set(text), &wrong) {
+		v.Fault(e.Range(), key, wrong.Reason)
+	}
 }
 
 // networks reads a selection: the short form, an element, or a list of either.

@@ -4,6 +4,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -21,13 +22,7 @@ func newHosts(d *Daemon, engine agent.Engine) *hosts.Keeper {
 	isolation, rosters := e.Isolation(), d.rosters
 	return hosts.New(hosts.Config{
 		Allocations: engine.List, Remotes: isolation.Remotes, Indexes: d.nomad.Indexes, Logger: d.log.Named("hosts"),
-		AllocDir: func() (string, error) {
-			catalog, err := cniconf.Load(d.config.ConfDirs...)
-			if err != nil || catalog.AllocDir() == "" {
-				return "", err
-			}
-			return filepath.Join(d.config.CNI.Chroot, catalog.AllocDir()), nil
-		},
+		AllocDir: d.allocDir,
 		Version: func() (string, error) {
 			version, err := isolation.Version()
 			if rosters != nil {
@@ -36,4 +31,21 @@ func newHosts(d *Daemon, engine agent.Engine) *hosts.Keeper {
 			return version, err
 		},
 	})
+}
+
+// allocDir returns the directory of Nomad's allocations, as the conflist of the CNI plugin has it. Without one, as for the driver, Nomad is
+// asked. Empty: there are to be no files.
+func (d *Daemon) allocDir(ctx context.Context) (string, error) {
+	catalog, err := cniconf.Load(d.config.ConfDirs...)
+	if err != nil {
+		return "", err
+	}
+	dir, says := catalog.AllocDir()
+	if !says {
+		dir, err = d.nomad.AllocDir(ctx)
+	}
+	if err != nil || dir == "" {
+		return "", err
+	}
+	return filepath.Join(d.config.CNI.Chroot, dir), nil
 }

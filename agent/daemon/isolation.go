@@ -12,7 +12,6 @@ import (
 
 	"github.com/allocnet/allocnet/agent"
 	"github.com/allocnet/allocnet/agent/denied"
-	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/cniconf/watch"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/isolation"
@@ -59,15 +58,11 @@ const quiet = 50 * time.Millisecond
 // run refreshes isolation at its start, and when files change. A mistake is logged once; repairs at an interval do the same
 // where changes are not heard of.
 func (r *refresher) run(ctx context.Context) {
-	dirs := r.dirs
-	if len(dirs) == 0 {
-		dirs = []string{cniconf.DefaultDir}
-	}
 	deaf := func(err error) {
 		r.log.Warn("changes of isolation hold after the next repair, as they are not heard of", "error", err)
 	}
 	mistake := ""
-	watch.Follow(ctx, quiet, append([]string{filepath.Dir(isolation.DefaultFile)}, dirs...), deaf, func() { mistake = r.refresh(ctx, mistake) })
+	watch.Follow(ctx, quiet, append([]string{filepath.Dir(isolation.DefaultFile)}, r.dirs...), deaf, func() { mistake = r.refresh(ctx, mistake) })
 }
 
 // refresh refreshes isolation, and returns the mistake that keeps it from that; empty for none.

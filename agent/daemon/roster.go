@@ -54,7 +54,9 @@ type rosters struct {
 	open  func(*ipam.Config) func() (ipam.Store, ipam.Host, error)
 	// indexes are the numbers of this host's allocations in their groups, by ID. Nil, or a nil map: they are not known, or not yet.
 	indexes func() map[string]int
-	log     hclog.Logger
+	// renumbered counts how often these have changed.
+	renumbered func() uint64
+	log        hclog.Logger
 	// learned counts how often something was learned of other hosts.
 	learned atomic.Uint64
 
@@ -81,7 +83,7 @@ func (d *Daemon) newRosters(engine agent.Engine) *rosters {
 	}
 	r := &rosters{engine: e.Isolation(), pools: func() ([]*ipam.Config, bool) { return spanningPools(d.pools) }, open: d.openRoster, log: d.log.Named("cluster"), running: map[string]*running{}}
 	if d.nomad != nil {
-		r.indexes = d.nomad.Indexes
+		r.indexes, r.renumbered = d.nomad.Indexes, d.nomad.Renumbered
 	}
 	return r
 }
@@ -242,7 +244,7 @@ func (r *rosters) isIdle() bool {
 func (r *rosters) version() (string, error) {
 	version, err := r.engine.Version()
 	if r.indexes != nil {
-		version = fmt.Sprint(version, " ", r.indexes())
+		version = fmt.Sprint(version, " ", r.renumbered())
 	}
 	return version, err
 }

@@ -206,8 +206,9 @@ func TestNumbers(t *testing.T) {
 		var numbers map[string]int
 		r := &rosters{
 			engine: engine, log: hclog.NewNullLogger(), running: map[string]*running{},
-			pools:   func() ([]*ipam.Config, bool) { return []*ipam.Config{parsePool(t, "a")}, true },
-			indexes: func() map[string]int { mu.Lock(); defer mu.Unlock(); return numbers },
+			pools:      func() ([]*ipam.Config, bool) { return []*ipam.Config{parsePool(t, "a")}, true },
+			indexes:    func() map[string]int { mu.Lock(); defer mu.Unlock(); return numbers },
+			renumbered: func() uint64 { mu.Lock(); defer mu.Unlock(); return uint64(len(numbers)) },
 			open: func(*ipam.Config) func() (ipam.Store, ipam.Host, error) {
 				return func() (ipam.Store, ipam.Host, error) { return &storetest.Fake{}, ipam.Host{}, nil }
 			},

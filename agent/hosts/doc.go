@@ -8,5 +8,7 @@
 // which jobs it has, and a job's ID is unique in it: so no job of another namespace has a name there. Within one, an ID that is
 // no label of a host name gets a hash, so that no two IDs are one name.
 //
+// It also keeps the files with the attachments of an allocation itself, which servers of DHCP and routers give other addresses.
+//
 // The file is of use and not a condition: attaching does not wait for it, and what cannot be written is tried again.
 package hosts

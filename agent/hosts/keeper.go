@@ -36,7 +36,7 @@ const (
 // Config is what a Keeper needs. All but Logger is required.
 type Config struct {
 	// AllocDir returns what has the directories of Nomad's allocations. Empty: it is not known, and there are no files.
-	AllocDir func() (string, error)
+	AllocDir func(context.Context) (string, error)
 	// Version returns a text that is another one after each change of Allocations and Remotes.
 	Version func() (string, error)
 	// Allocations are those of this host.
@@ -62,6 +62,8 @@ type Keeper struct {
 	members map[string]member
 	// written has the sums of files, by ID.
 	written map[string][sha256.Size]byte
+	// told has the sums of the files with the attachments of allocations, by ID.
+	told map[string][sha256.Size]byte
 	// bytes is what the last look has written, or tried to.
 	bytes int
 	// unwritten is why the last round has not written or removed files, and tried when it was. Nil: it has all.
@@ -76,7 +78,7 @@ func New(c Config) *Keeper {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
-	return &Keeper{c: c, members: map[string]member{}, written: map[string][sha256.Size]byte{}}
+	return &Keeper{c: c, members: map[string]member{}, written: map[string][sha256.Size]byte{}, told: map[string][sha256.Size]byte{}}
 }
 
 // Run keeps the files until ctx ends. They stay.
@@ -131,7 +133,7 @@ func (k *Keeper) look(ctx context.Context) error {
 		return nil
 	}
 	k.indexes = indexes
-	if k.allocDir, err = k.c.AllocDir(); err != nil || k.allocDir == "" {
+	if k.allocDir, err = k.c.AllocDir(ctx); err != nil || k.allocDir == "" {
 		return err
 	}
 	if err := k.round(ctx); err != nil {
@@ -156,8 +158,9 @@ func (k *Keeper) round(ctx context.Context) error {
 			file = m.file(names)
 			contents[m.group()] = file
 		}
-		k.unwritten = errors.Join(k.unwritten, k.write(id, file))
+		k.unwritten = errors.Join(k.unwritten, k.write(id, file), k.tell(id, m))
 	}
+	maps.DeleteFunc(k.told, func(id string, _ [sha256.Size]byte) bool { _, ok := k.members[id]; return !ok })
 	for _, id := range slices.Sorted(maps.Keys(k.written)) {
 		if _, ok := k.members[id]; !ok {
 			k.unwritten = errors.Join(k.unwritten, k.remove(id))
@@ -181,7 +184,12 @@ func (k *Keeper) read(ctx context.Context) error {
 		}
 		if a.Identity.Job != "" {
 			index, ok := k.indexes[a.ID]
-			members[a.ID] = memberOf(a, index, ok)
+			m := memberOf(a, index, ok)
+			if m.told, err = networkstatus.Contents(a); err != nil {
+				return err
+			}
+			m.sum = sha256.Sum256(slices.Concat(m.told[networkstatus.File], m.told[networkstatus.EnvFile]))
+			members[a.ID] = m
 		}
 	}
 	k.members = members
@@ -217,8 +225,33 @@ func (k *Keeper) write(id string, file []byte) error {
 	return err
 }
 
+// tell replaces the files with the attachments of an allocation, whose addresses servers and routers change. What has attached it has
+// written them first, or it has none.
+func (k *Keeper) tell(id string, m member) error {
+	if k.told[id] == m.sum {
+		return nil
+	}
+	err := k.within(id, func(shared *os.Root) (err error) {
+		if _, err := shared.Lstat(networkstatus.File); err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(m.told)) {
+			k.bytes += len(m.told[name])
+			err = errors.Join(err, networkstatus.Update(shared, name, m.told[name]))
+		}
+		return err
+	})
+	if err == nil {
+		k.told[id] = m.sum
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func (k *Keeper) remove(id string) error {
-	err := k.within(id, func(shared *os.Root) error { return files.Clear(shared, networkstatus.HostsFile) })
+	err := k.within(id, func(shared *os.Root) error { return files.ClearFile(shared, networkstatus.HostsFile) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("allocation %s: remove %s: %w", id, networkstatus.HostsFile, err)
 	}

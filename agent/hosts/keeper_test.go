@@ -45,7 +45,7 @@ type host struct {
 func newHost(t *testing.T) *host {
 	h := &host{T: t, dir: t.TempDir(), indexes: map[string]int{}}
 	h.Keeper = New(Config{
-		AllocDir: func() (string, error) { return h.dir, nil }, Allocations: h.list, Indexes: func() map[string]int { return locked(h, &h.indexes) },
+		AllocDir: func(context.Context) (string, error) { return h.dir, nil }, Allocations: h.list, Indexes: func() map[string]int { return locked(h, &h.indexes) },
 		Version: func() (string, error) { return fmt.Sprint(locked(h, &h.version)), nil },
 		Remotes: func() ([]isolation.Member, error) { return h.remotes, nil },
 	})
@@ -351,4 +351,50 @@ func TestNoAnswerYet(t *testing.T) {
 	h.require(both)
 	h.indexes, h.allocations = indexes, h.allocations[1:]
 	h.require(map[string]string{"b-1": "10.0.0.3 web-1.net"})
+}
+
+// TestTold: the files with the attachments of an allocation follow its addresses, and none is made where nothing has written one, or for
+// what has ended.
+func TestTold(t *testing.T) {
+	h := newHost(t)
+	h.add("a1", "default", "db", map[string]string{"lan": "10.0.0.5/24"})
+	h.add("b2", "default", "web", map[string]string{"lan": "10.0.0.6/24"})
+	file := func(id, name string) string { return filepath.Join(h.dir, id, "alloc", name) }
+	for _, name := range []string{networkstatus.File, networkstatus.EnvFile} {
+		if err := os.WriteFile(file("a1", name), []byte("[]"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func(want string) {
+		t.Helper()
+		if err := errors.Join(h.look(t.Context()), h.unwritten); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{networkstatus.File, networkstatus.EnvFile} {
+			if data, err := os.ReadFile(file("a1", name)); err != nil || !strings.Contains(string(data), want) {
+				t.Errorf("%s: %q, %v, want %s", name, data, err, want)
+			}
+		}
+		if _, err := os.Lstat(file("b2", networkstatus.File)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("of an allocation without files: %v", err)
+		}
+	}
+	look("10.0.0.5")
+	if err := os.WriteFile(file("a1", networkstatus.EnvFile), []byte("10.0.0.5, by the task"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.version++
+	look("10.0.0.5") // what a task writes stays, until something has changed
+	if data, err := os.ReadFile(file("a1", networkstatus.EnvFile)); err != nil || string(data) != "10.0.0.5, by the task" {
+		t.Errorf("%q, %v", data, err)
+	}
+	h.allocations[0].Attachments[0].Addresses = []netip.Prefix{netip.MustParsePrefix("10.0.0.77/24")}
+	h.version++
+	look("10.0.0.77")
+	h.allocations = h.allocations[1:]
+	h.version++
+	look("10.0.0.77")
+	if len(h.told) != 0 {
+		t.Errorf("known are files of %v", h.told)
+	}
 }

@@ -5,6 +5,7 @@ package hosts
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -21,6 +22,9 @@ type member struct {
 	// networks are in order, each one once.
 	networks []string
 	names    []name
+	// told are the files with its own attachments, by name, and sum is that of them.
+	told map[string][]byte
+	sum  [sha256.Size]byte
 }
 
 // name is that of an address on a network.

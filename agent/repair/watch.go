@@ -6,6 +6,7 @@ package repair
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -27,6 +28,9 @@ var links = kernelevents.Subscription{
 	AllNamespaces: true,
 }
 
+// inside are the tables of nftables of allocations.
+var inside = kernelevents.Subscription{Protocol: unix.NETLINK_NETFILTER, Groups: []uint{unix.NFNLGRP_NFTABLES}, AllNamespaces: true}
+
 // Watch calls removed at once, as a round that has begun before may have missed what was removed
 // meanwhile, and then when something was removed from the host's kernel tables, or from those of a
 // namespace that has an ID in the host's. A loss of messages counts as a removal; what is added is
@@ -41,7 +45,7 @@ func Watch(ctx context.Context, removed func(Removal), deaf func(error)) error {
 	for _, source := range []struct {
 		kernelevents.Subscription
 		kernelevents.Listener
-	}{{links, w.links()}, {kernelevents.NFTables, w.rules(ownProcesses().remover)}} {
+	}{{links, w.links()}, {kernelevents.NFTables, w.rules(ownProcesses().remover)}, {inside, w.inside()}} {
 		w.sources.Add(1)
 		source.Ended = func() { cancel(); w.sources.Done() }
 		err := source.Start(ctx, source.Listener)
@@ -72,6 +76,15 @@ func (w *watch) tell() { w.removed(Removal{}) }
 func (w *watch) links() kernelevents.Listener {
 	return kernelevents.Listener{Lost: w.tell, Seen: func(m syscall.NetlinkMessage) {
 		if removesLink(m) {
+			w.tell()
+		}
+	}}
+}
+
+// inside returns what hears of the tables of isolation in namespaces, in which others come and go.
+func (w *watch) inside() kernelevents.Listener {
+	return kernelevents.Listener{Lost: w.tell, Seen: func(m syscall.NetlinkMessage) {
+		if removesRule(m) && isOfIsolation(m) {
 			w.tell()
 		}
 	}}
@@ -120,10 +133,11 @@ func removesRule(m syscall.NetlinkMessage) bool {
 	return false
 }
 
-// isOfIsolation tells whether a message is about a set of the tables of isolation. In those of other programs elements come and go.
+// isOfIsolation tells whether a message is about the tables of isolation, or something in them. In those of other programs elements come and go.
 func isOfIsolation(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < nl.SizeofNfgenmsg {
 		return true
 	}
-	return kernelevents.AttributesOf(m.Data[nl.SizeofNfgenmsg:]).Text(unix.NFTA_SET_ELEM_LIST_TABLE) == isolation.Table // and NFTA_SET_TABLE
+	table := kernelevents.AttributesOf(m.Data[nl.SizeofNfgenmsg:]).Text(unix.NFTA_SET_ELEM_LIST_TABLE) // and NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, ...
+	return strings.HasPrefix(table, isolation.Table)
 }

@@ -79,6 +79,14 @@ func TestTold(t *testing.T) {
 		}
 	}
 	told = 0
+	w.inside().Seen(change(unix.NFT_MSG_DELTABLE, unix.NFPROTO_INET, map[uint16][]byte{unix.NFTA_TABLE_NAME: nl.ZeroTerminated("allocnet-isolation-out")}))
+	w.inside().Seen(change(unix.NFT_MSG_DELRULE, unix.NFPROTO_INET, map[uint16][]byte{unix.NFTA_RULE_TABLE: nl.ZeroTerminated("allocnet-isolation")}))
+	w.inside().Lost()
+	if told != 3 {
+		t.Errorf("told %d times of the tables of isolation in namespaces, want 3 times", told)
+	}
+	told = 0
+	w.inside().Seen(change(unix.NFT_MSG_DELTABLE, unix.NFPROTO_INET, map[uint16][]byte{unix.NFTA_TABLE_NAME: nl.ZeroTerminated("nat")})) // of a task
 	rules.Seen(message(unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE))
 	links.Seen(link(unix.RTM_NEWLINK, unix.IFF_UP))
 	if told > 0 {

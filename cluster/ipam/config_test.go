@@ -6,7 +6,6 @@ package ipam
 import (
 	"errors"
 	"fmt"
-	"math/big"
 	"net/netip"
 	"slices"
 	"strings"
@@ -292,32 +291,6 @@ func TestLargeRanges(t *testing.T) {
 		}
 		if b, ok := c.BlockOf(LastOf(netip.MustParsePrefix(subnet)).Prev()); ok != (want < maxSlots || subnet == "fd00::/74") {
 			t.Errorf("%s: the last address has a block: %v %v", subnet, b, ok)
-		}
-	}
-}
-
-// TestNumbers: arithmetic is that of math/big.
-func TestNumbers(t *testing.T) {
-	values := []number{{}, {low: 1}, {low: ^uint64(0)}, {high: 1}, {1, 1}, {^uint64(0), ^uint64(0)}, {0x123456789abcdef0, 0xfedcba9876543210}}
-	modulus := new(big.Int).Lsh(big.NewInt(1), 128)
-	value := func(n number) *big.Int {
-		b := n.addr(IPv6).As16()
-		return new(big.Int).SetBytes(b[:])
-	}
-	require := func(what string, got number, want *big.Int) {
-		t.Helper()
-		if want.Mod(want, modulus); value(got).Cmp(want) != 0 {
-			t.Errorf("%s is %s, want %s", what, value(got), want)
-		}
-	}
-	for _, n := range values {
-		for _, m := range values {
-			require(fmt.Sprint(n, "+", m), n.plus(m), new(big.Int).Add(value(n), value(m)))
-			require(fmt.Sprint(n, "-", m), n.minus(m), new(big.Int).Sub(value(n), value(m)))
-		}
-		for by := range 128 {
-			require(fmt.Sprint(n, "<<", by), n.shifted(by), new(big.Int).Lsh(value(n), uint(by)))
-			require(fmt.Sprint(n, ">>", by), n.shifted(-by), new(big.Int).Rsh(value(n), uint(by)))
 		}
 	}
 }

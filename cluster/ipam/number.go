@@ -4,69 +4,28 @@
 package ipam
 
 import (
-	"encoding/binary"
-	"math/bits"
+	"math/big"
 	"net/netip"
 )
 
-// number is an address as an unsigned number of 128 bits; an IPv4 address as it is mapped to
-// IPv6.
-type number struct{ high, low uint64 }
+// numberOf returns an address as a number.
+func numberOf(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }
 
-func numberOf(a netip.Addr) number {
-	b := a.As16()
-	return number{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+// behind returns the address that is so many addresses after another one of its family, which has it.
+func behind(a netip.Addr, n *big.Int) netip.Addr {
+	number := new(big.Int).Add(numberOf(a), n)
+	found, _ := netip.AddrFromSlice(number.FillBytes(a.AsSlice())) // of its length
+	return found
 }
 
-func (n number) addr(f Family) netip.Addr {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], n.high)
-	binary.BigEndian.PutUint64(b[8:], n.low)
-	a := netip.AddrFrom16(b)
-	if f == IPv4 {
-		return a.Unmap()
-	}
-	return a
-}
+// between returns how many addresses one is after another.
+func between(from, to netip.Addr) *big.Int { return new(big.Int).Sub(numberOf(to), numberOf(from)) }
 
-func (n number) plus(m number) number {
-	low, carry := bits.Add64(n.low, m.low, 0)
-	high, _ := bits.Add64(n.high, m.high, carry)
-	return number{high, low}
-}
-
-func (n number) minus(m number) number {
-	low, borrow := bits.Sub64(n.low, m.low, 0)
-	high, _ := bits.Sub64(n.high, m.high, borrow)
-	return number{high, low}
-}
-
-// shifted returns n * 2^by; a negative by divides.
-func (n number) shifted(by int) number {
-	switch {
-	case by >= 64:
-		return number{high: n.low << (by - 64)}
-	case by >= 0:
-		return number{n.high<<by | n.low>>(64-by), n.low << by}
-	case by > -64:
-		return number{n.high >> -by, n.low>>-by | n.high<<(64+by)}
-	}
-	return number{low: n.high >> (-by - 64)}
-}
-
-// saturated returns n, or most if n is more.
-func (n number) saturated(most uint64) uint64 {
-	if n.high > 0 {
-		return most
-	}
-	return min(n.low, most)
-}
-
-// LastOf returns the last address of a prefix.
+// LastOf returns the last address of a prefix; not valid for one that is not.
 func LastOf(p netip.Prefix) netip.Addr {
-	all := number{^uint64(0), ^uint64(0)}
-	if host := p.Addr().BitLen() - p.Bits(); host < 128 {
-		all = number{low: 1}.shifted(host).minus(number{low: 1})
+	if !p.IsValid() {
+		return netip.Addr{}
 	}
-	return numberOf(p.Masked().Addr()).plus(all).addr(FamilyOf(p.Addr()))
+	size := new(big.Int).Lsh(big.NewInt(1), uint(p.Addr().BitLen()-p.Bits()))
+	return behind(p.Masked().Addr(), size.Sub(size, big.NewInt(1)))
 }

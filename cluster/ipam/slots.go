@@ -3,7 +3,10 @@
 
 package ipam
 
-import "net/netip"
+import (
+	"math/big"
+	"net/netip"
+)
 
 // maxSlots limits the blocks of a range: more than any cluster has, and few enough for the sum
 // of all ranges to be a number of 64 bits.
@@ -37,8 +40,7 @@ func (c *Config) Slots(f Family) Slots {
 // as well: ranges may begin and end within a block.
 func (s *Slots) add(r *Range) {
 	first, last := s.blockOf(r.Start), s.blockOf(r.End)
-	step := number{low: 1}.shifted(r.Start.BitLen() - s.size)
-	f := FamilyOf(r.Start)
+	step := s.stride(r.Start, 1)
 	for first.Addr().Compare(last.Addr()) <= 0 {
 		_, firstIsKnown := s.Index(first)
 		_, lastIsKnown := s.Index(last)
@@ -46,9 +48,9 @@ func (s *Slots) add(r *Range) {
 		case first == last && firstIsKnown:
 			return
 		case firstIsKnown:
-			first = netip.PrefixFrom(numberOf(first.Addr()).plus(step).addr(f), s.size)
+			first = netip.PrefixFrom(behind(first.Addr(), step), s.size)
 		case lastIsKnown:
-			last = netip.PrefixFrom(numberOf(last.Addr()).minus(step).addr(f), s.size)
+			last = netip.PrefixFrom(behind(last.Addr(), new(big.Int).Neg(step)), s.size)
 		default:
 			s.runs = append(s.runs, run{first.Addr(), s.distance(first.Addr(), last.Addr()) + 1})
 			return
@@ -58,7 +60,17 @@ func (s *Slots) add(r *Range) {
 
 // distance is the number of blocks from one to another.
 func (s *Slots) distance(from, to netip.Addr) uint64 {
-	return numberOf(to).minus(numberOf(from)).shifted(s.size - from.BitLen()).saturated(maxSlots - 1)
+	n := between(from, to)
+	if n.Rsh(n, uint(from.BitLen()-s.size)); !n.IsUint64() {
+		return maxSlots - 1
+	}
+	return min(n.Uint64(), maxSlots-1)
+}
+
+// stride is how many addresses blocks have.
+func (s *Slots) stride(of netip.Addr, blocks uint64) *big.Int {
+	n := new(big.Int).SetUint64(blocks)
+	return n.Lsh(n, uint(of.BitLen()-s.size))
 }
 
 func (s *Slots) blockOf(a netip.Addr) Block {
@@ -104,5 +116,5 @@ func (s Slots) Index(b Block) (uint64, bool) {
 
 // at returns the first address of the block i of a run.
 func (s Slots) at(r run, i uint64) netip.Addr {
-	return numberOf(r.first).plus(number{low: i}.shifted(r.first.BitLen() - s.size)).addr(FamilyOf(r.first))
+	return behind(r.first, s.stride(r.first, i))
 }

@@ -5,6 +5,7 @@ package ipam
 
 import (
 	"iter"
+	"math/big"
 	"net/netip"
 	"slices"
 )
@@ -131,7 +132,7 @@ func without(all []span, b Block, from, to netip.Addr) []span {
 }
 
 func offset(b Block, a netip.Addr) int {
-	return int(numberOf(a).minus(numberOf(b.Addr())).low)
+	return int(between(b.Addr(), a).Int64())
 }
 
 // Offset returns the distance of an address from the first one of its block.
@@ -144,7 +145,7 @@ func Offset(b Block, a netip.Addr) (int, bool) {
 
 // At returns the address with an offset in a block.
 func At(b Block, offset int) netip.Addr {
-	return numberOf(b.Addr()).plus(number{low: uint64(offset)}).addr(FamilyOf(b.Addr()))
+	return behind(b.Addr(), big.NewInt(int64(offset)))
 }
 
 // ReservedOf returns the addresses of a family in the reserved prefixes, also those that are never given

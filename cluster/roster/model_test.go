@@ -98,7 +98,7 @@ func (m *model) start(h *modelHost) {
 		Known:  func() ([]isolation.Remote, error) { return h.known, nil },
 		Learn:  func(_ context.Context, all []isolation.Remote, _ time.Time) error { return m.learned(h, all) },
 	})
-	h.roster.view.reads = 1 // a schedule is the same each time
+	h.roster.view.Reads = 1 // a schedule is the same each time
 }
 
 func (m *model) own(h *modelHost) (all []isolation.Member) {
@@ -244,9 +244,9 @@ func (m *model) restore() {
 		}
 	}
 	for _, h := range m.hosts {
-		isLower := m.store.index < max(h.roster.view.index, h.roster.view.written)
+		isLower := m.store.index < h.roster.view.Newest()
 		if !isLower || m.random.IntN(2) == 0 || h.roster.list(m.Context(), modelClient{m.store, h, false}) != nil {
-			h.roster.view.doubt()
+			h.roster.view.Doubt()
 		}
 	}
 }
@@ -280,7 +280,7 @@ func (m *model) requireAllKnown() {
 			m.start(h)
 		}
 	}
-	for range 3 + 40/mostDoubted {
+	for range 5 { // each reads some of the entries in doubt
 		for _, h := range m.hosts {
 			if err := h.roster.round(m.Context()); err != nil {
 				m.note("round of %s: %v", h.name, err)

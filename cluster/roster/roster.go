@@ -54,7 +54,7 @@ type Roster struct {
 
 	// These are of Run alone. host is who this host is, as far as it is known, and view what was read of the store.
 	host ipam.Host
-	view view
+	view *view
 	// isKicked: the last listing was given up for a Kick.
 	isKicked bool
 	// listed is when the last listing began, and read when all of it was read.
@@ -125,7 +125,7 @@ func (r *Roster) round(ctx context.Context) error {
 	if err == nil {
 		err = r.tell(ctx, store)
 	} else {
-		r.view.doubt()
+		r.view.Doubt()
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -139,7 +139,7 @@ var errKicked = errors.New("there is something to tell")
 // follow reads what has changed in the store. A Kick ends its wait, and is looked at before the next listing, which does not wait.
 func (r *Roster) follow(ctx context.Context, store ipam.Store) error {
 	if r.read.IsZero() || r.isKicked {
-		r.isKicked, r.view.isCurrent = false, false
+		r.isKicked, r.view.IsCurrent = false, false
 		return r.list(ctx, store)
 	}
 	waiting, stop := context.WithCancelCause(ctx)
@@ -167,14 +167,14 @@ func (r *Roster) list(ctx context.Context, store ipam.Store) error {
 	}
 	r.listed = time.Now()
 	began := r.o.Now()
-	isRestored, err := r.view.list(ctx, store)
+	isRestored, err := r.view.List(ctx, store)
 	if isRestored {
 		r.o.Logger.Warn("the store was restored from a snapshot: all entries are read again", "pool", r.o.Config.Pool)
 	}
 	if err != nil {
 		return err
 	}
-	if err := r.view.read(ctx, store, began); err != nil {
+	if err := r.view.Read(ctx, store, began); err != nil {
 		return err
 	}
 	r.read = began
@@ -227,7 +227,7 @@ func (r *Roster) Withdraw(ctx context.Context) {
 	r.o.Own = func(context.Context) ([]isolation.Member, error) { return nil, nil }
 	store, host, err := r.o.Open()
 	if err == nil {
-		r.host, r.view.isCurrent = host, false
+		r.host, r.view.IsCurrent = host, false
 		err = r.list(ctx, store)
 	}
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/allocnet/allocnet/cluster/follow"
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/isolation"
 )
@@ -28,7 +29,7 @@ func (r *Roster) tell(ctx context.Context, store ipam.Store) error {
 	for path := range wanted {
 		paths[path] = true
 	}
-	for path, index := range r.view.listed {
+	for path, index := range r.view.Listed {
 		if p, err := ipam.ParsePath(path); err == nil && p.Piece.IsValid() && index > 0 {
 			paths[path] = true
 		}
@@ -51,28 +52,28 @@ func (r *Roster) tellOne(ctx context.Context, store ipam.Store, path string, wan
 	if governor == "" { // of a range that this host does not have yet
 		return nil
 	}
-	if r.view.listed[governor] == 0 {
+	if r.view.Listed[governor] == 0 {
 		return r.removeAbandoned(ctx, store, path)
 	}
 	delete(r.view.abandoned, path)
-	have := r.view.entries[path]
+	have := r.view.Known[path]
 	switch {
-	case r.view.entries[governor].owner != r.host.Instance:
+	case r.view.Known[governor].Content.owner != r.host.Instance:
 		return nil
-	case wanted == nil && have.index == 0, wanted != nil && have.members != nil && r.isTold(have.members, wanted):
+	case wanted == nil && have.Index == 0, wanted != nil && have.Content.members != nil && r.isTold(have.Content.members, wanted):
 		return nil
 	}
-	index, err := write(ctx, store, path, wanted, have.index)
+	index, err := write(ctx, store, path, wanted, have.Index)
 	if err != nil || wanted == nil {
-		delete(r.view.entries, path)
-		r.view.isCurrent = r.view.isCurrent && err == nil // what is there now is not known
+		delete(r.view.Known, path)
+		r.view.IsCurrent = r.view.IsCurrent && err == nil // what is there now is not known
 		if errors.Is(err, ipam.ErrConflict) {
 			err = nil // another one was faster: the next round sees it
 		}
 		return err
 	}
-	r.view.written = index
-	r.view.entries[path] = entry{index: index, members: wanted, read: r.o.Now()}
+	r.view.Written = index
+	r.view.Known[path] = follow.Entry[entry]{Index: index, Content: entry{members: wanted}, Read: r.o.Now()}
 	return nil
 }
 
@@ -94,10 +95,10 @@ func (r *Roster) isTold(have, wanted *ipam.MembersContent) bool {
 
 // removeAbandoned removes the entry of a piece that no host has, some time after this was found.
 func (r *Roster) removeAbandoned(ctx context.Context, store ipam.Store, path string) error {
-	have, now := r.view.entries[path], r.o.Now()
+	have, now := r.view.Known[path], r.o.Now()
 	since, ok := r.view.abandoned[path]
 	switch {
-	case have.index == 0:
+	case have.Index == 0:
 		return nil
 	case !ok:
 		r.view.abandoned[path] = now
@@ -106,10 +107,10 @@ func (r *Roster) removeAbandoned(ctx context.Context, store ipam.Store, path str
 		return nil
 	}
 	delete(r.view.abandoned, path)
-	if err := store.Delete(ctx, path, have.index); err != nil && !errors.Is(err, ipam.ErrConflict) {
+	if err := store.Delete(ctx, path, have.Index); err != nil && !errors.Is(err, ipam.ErrConflict) {
 		return err
 	}
-	delete(r.view.entries, path)
+	delete(r.view.Known, path)
 	return nil
 }
 

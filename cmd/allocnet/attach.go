@@ -34,7 +34,7 @@ something now, as an address while no server of the pool answers, no attempt beg
 than 5 s after the first: try again later. Without --json, the command prints to stderr
 what it waits for if it takes longer than two seconds. Repeated with the same networks, it
 prints the existing attachments. --file reads primary, networks, publish,
-dns and netns from a file in HCL.
+dns, ingress, egress and netns from a file in HCL.
 
 To attach an allocation that is set up to further networks, leave out --primary and
 --netns; its existing attachments do not change. An ID that is not set up is refused then.`

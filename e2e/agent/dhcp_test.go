@@ -117,6 +117,14 @@ func (l *lan) events(network string) string {
 	return strings.Join(names, ", ")
 }
 
+// script runs the commands of a page.
+func (l *lan) script(commands string) (string, error) {
+	cmd := exec.Command("bash", "-euxo", "pipefail", "-c", commands)
+	cmd.Env = l.env()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 func address(h *host, id, iface string) string {
 	h.Helper()
 	return regexp.MustCompile(`inet (\S+)`).FindString(sandbox.Run(h, "ip", "-n", id, "-4", "addr", "show", "dev", iface))
@@ -275,9 +283,7 @@ func TestDHCPPage(t *testing.T) {
 	}
 	sandbox.WriteFile(t, l.conf+"/70-lan.conflist", found[1])
 	l.ready()
-	cmd := exec.Command("bash", "-euxo", "pipefail", "-c", block(t, "dhcp.md", "tested: dhcp", "sh"))
-	cmd.Env = l.env()
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "10.77.0.") {
+	if out, err := l.script(block(t, "dhcp.md", "tested: dhcp", "sh")); err != nil || !strings.Contains(out, "10.77.0.") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	l.awaitTold("DHCPRELEASE", 1)

@@ -224,23 +224,6 @@ func TestNothingReadable(t *testing.T) {
 	h.forgetKept()
 }
 
-// TestOldLayout: a record of another layout counts as damaged, not as missing.
-func TestOldLayout(t *testing.T) {
-	h := newHost(t)
-	stand(h)
-	if err := os.Rename(h.journal(), filepath.Dir(h.journal())+"/allocation.json"); err != nil {
-		t.Fatal(err)
-	}
-	h.refuse("layout that this program does not read", "check", "k1")
-	h.must(collect...)
-	h.requireTraffic()
-	h.must("check", "--repair", "k1")
-	h.must(detach...)
-	if err := os.RemoveAll(h.state + "/damaged"); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestDamageOfTheDead: an allocation with a damaged record is collected if a readable line
 // or cached result proves that its namespace is gone.
 func TestDamageOfTheDead(t *testing.T) {

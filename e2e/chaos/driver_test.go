@@ -86,7 +86,7 @@ func (d *driver) startTask() (*proto.TaskHandle, error) {
 		NetworkIsolationSpec: &proto.NetworkIsolationSpec{Mode: proto.NetworkIsolationSpec_GROUP, Path: d.sandbox},
 		MsgpackDriverConfig:  d.pack(map[string]any{"network": map[string]any{"storage": map[string]any{}, "peer": map[string]any{}}}),
 	}})
-	return answer.GetHandle(), err
+	return answer.Handle, err
 }
 
 func (d *driver) prepare() []string {

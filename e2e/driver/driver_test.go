@@ -53,6 +53,7 @@ func TestDriver(t *testing.T) {
 		{"Ports", testPorts},
 		{"Documentation", testDocumentation},
 		{"Files", testFiles},
+		{"Names", testNames},
 		{"LiveAttach", testLiveAttach},
 		{"InterfaceDeleted", testInterfaceDeleted},
 		{"Refused", testRefused},

@@ -4,9 +4,12 @@
 package driver
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +60,37 @@ func testFiles(a *agent) {
 		}
 	}
 	a.Stop("files")
+}
+
+// testNames: allocations find each other by name where no network of the CNI plugin says where their directories are.
+func testNames(a *agent) {
+	sandbox.WriteFile(a, dir+"/allocnet.hcl", fmt.Sprintf("conf_dir = %q\nplugin_dirs = [%q]\nnomad {\n events = true\n}\n", confDir, sandbox.PluginDir()))
+	cmd := exec.Command(allocnet, "agent", "--config", dir+"/allocnet.hcl")
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		a.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(unix.SIGTERM)
+		_ = cmd.Wait() // signalled
+		if a.Failed() {
+			a.Logf("allocnet agent:\n%s", log.String())
+		}
+	}()
+	j := storage()
+	j.count = 2
+	all := a.run("names", j)
+	want := "127.0.0.1 localhost\n::1 localhost\n"
+	slices.SortFunc(all, func(a, b nomadagent.Allocation) int { return strings.Compare(a.Name, b.Name) })
+	for i, alloc := range all {
+		want += fmt.Sprintf("%s names-%d.storage\n", alloc.Setup().Attachments[0].Addresses[0].Addr(), i)
+	}
+	for _, alloc := range all {
+		path := filepath.Join(dataDir, "alloc", alloc.ID, "alloc/network.hosts")
+		a.Await(path+" has both", func() bool { data, _ := os.ReadFile(path); return string(data) == want }) // or there is none yet
+	}
+	a.Stop("names")
 }
 
 // testLiveAttach attaches a network to a running allocation and detaches it. No task

@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/allocnet/allocnet/hook"
@@ -138,6 +139,79 @@ func TestPublishAddress(t *testing.T) {
 		t.Errorf("the second host still has %v", got)
 	}
 	one.requireForeignKept()
+}
+
+// agent starts the agent on the host, and returns its log.
+func (h *host) agent() *syncLog {
+	h.Helper()
+	run := h.TempDir() + "/run"
+	if err := os.Mkdir(run, 0o700); err != nil {
+		h.Fatal(err)
+	}
+	log := &syncLog{}
+	agent := h.program("agent", "--config", h.TempDir(), "--socket", run+"/agent.sock")
+	agent.Stdout, agent.Stderr = log, log
+	if err := agent.Start(); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() {
+		_ = agent.Process.Kill()
+		_ = agent.Wait()
+	})
+	return log
+}
+
+// syncLog is what a process writes while the test reads.
+type syncLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *syncLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *syncLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestLostPublishAddress: doctor finds an address that two hosts have, and the agent of the one that lost it removes it.
+func TestLostPublishAddress(t *testing.T) {
+	sandbox.Run(t, "sh", "-ec", "ip link add lan0 type bridge; ip link set lan0 up; ip address add 192.0.2.1/24 dev lan0; ip address add 2001:db8:2::1/64 dev lan0 nodad")
+	t.Cleanup(func() { sandbox.Run(t, "ip", "link", "delete", "lan0") })
+	store := t.TempDir()
+	one, two := floatingHost(t, "one", store, 11), floatingHost(t, "two", store, 12)
+	one.must("attach", "web-1", "--primary", "web", "--publish", "8080:80")
+	const problem = "another host on the link of eth0 answers for it, too"
+	if out, _ := one.allocnet("doctor"); strings.Contains(out, problem) {
+		t.Errorf("with one host: %s", out)
+	}
+	sandbox.Run(t, "sh", "-ec", "grep -rl -e 192.0.2.50 -e 2001:db8:2::50 "+store+" | xargs rm") // as an operator's mistake, or a backup
+	two.must("attach", "web-2", "--primary", "web", "--publish", "8080:80")
+	if len(one.published()) != 2 || len(two.published()) != 2 {
+		t.Errorf("the hosts have %v and %v, want all on both", one.published(), two.published())
+	}
+	out, err := one.program("doctor").CombinedOutput()
+	if err == nil || strings.Count(string(out), problem) != 2 {
+		t.Errorf("%v: %s", err, out)
+	}
+	log := one.agent()
+	sandbox.Eventually(t, "the first host gives the addresses up", func() bool { return len(one.published()) == 0 }, log.String)
+	if len(two.published()) != 2 {
+		t.Errorf("the second host has %v", two.published())
+	}
+	sandbox.Eventually(t, "the agent reports it", func() bool { return strings.Contains(log.String(), "another host has a reserved address") }, log.String)
+	if out, err := one.allocnet("check", "web-1"); err == nil || !strings.Contains(out, "192.0.2.50") {
+		t.Errorf("check of the attachment without its addresses: %v: %s", err, out)
+	}
+	answer(t, "web-2")
+	sandbox.Eventually(t, "web-2 answers", func() bool { return answers("web-2") })
+	one.must("detach", "web-1")
+	two.must("detach", "web-2")
 }
 
 // requireRepaired: an address that something has removed comes back, and what is attached again has had it all the time: others wait.

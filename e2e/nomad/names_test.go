@@ -5,9 +5,14 @@ package nomad
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
 )
 
@@ -67,4 +72,48 @@ func testNames(a *agent) {
 	awaitNames(a, databases[0], append(backup, storage...), []string{own})
 	a.Await("the file of the shop is gone", func() bool { _, err := os.Stat(hostsFile(client)); return os.IsNotExist(err) })
 	a.Stop("db")
+}
+
+// testServices: an allocation finds Nomad's services by CoreDNS, as the documentation has it, at their addresses on its networks.
+func testServices(a *agent) {
+	if a.daemon == nil {
+		return // the jobs select networks by meta
+	}
+	program := filepath.Join(sandbox.Root(), "build/coredns/coredns")
+	if _, err := os.Stat(program); err != nil {
+		a.Fatalf("%v: run: make coredns", err)
+	}
+	a.Submit("db", strings.NewReplacer("/usr/bin/python3", "/bin/web", `"-m", "http.server", "80"`, `"serve", "db ${NOMAD_ALLOC_INDEX}"`).Replace(documentedIn(a.T, "names.md", "tested: service")))
+	shop := strings.NewReplacer(`"coredns"`, strconv.Quote(program), "/usr/bin/curl", "/bin/web", `["http`, `["get", "http`).Replace(documentedIn(a.T, "names.md", "tested: coredns"))
+	a.Submit("shop", shop)
+	a.Await("the shop has read from the service", func() bool {
+		return slices.ContainsFunc(a.Allocations("shop"), func(alloc nomadagent.Allocation) bool {
+			return strings.HasPrefix(alloc.File("alloc/logs/shop.stdout.0"), "db ")
+		})
+	})
+	a.Submit("idle", strings.NewReplacer(`job "shop"`, `job "idle"`, `["get", "http://db.default.service.nomad/"]`, `["serve", "idle"]`).Replace(shop))
+	client := a.AwaitRunning("idle", 1)[0]
+	var addresses []string
+	for _, alloc := range a.AwaitRunning("db", 2) {
+		addresses = append(addresses, address(a, alloc.Setup(), "net1"))
+	}
+	awaitService(a, client, addresses)
+	a.Nomad("job", "stop", "-purge", "-detach", "db")
+	awaitService(a, client, nil)
+	a.Stop("shop", "idle")
+}
+
+// awaitService waits until an allocation resolves the service to addresses, and to no others.
+func awaitService(a *agent, client nomadagent.Allocation, want []string) {
+	a.Helper()
+	slices.Sort(want)
+	a.Await("the service is "+strings.Join(want, ", "), func() bool {
+		out, _ := exec.Command("ip", "netns", "exec", client.ID, "busybox", "nslookup", "-type=a", "db.default.service.nomad", "127.0.0.1").Output() // or it has none yet
+		var got []string
+		for _, match := range regexp.MustCompile(`(?m)^Name:.*\nAddress: (\S+)$`).FindAllSubmatch(out, -1) {
+			got = append(got, string(match[1]))
+		}
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	})
 }

@@ -116,6 +116,7 @@ func testAll(a *agent) {
 		{"LongEnds", testEnds},
 		{"DNS", testDNS},
 		{"Names", testNames},
+		{"Services", testServices},
 		{"Updates", testUpdates},
 		{"LongErrors", testErrors},
 		{"Restricted", testRestricted},

@@ -42,9 +42,9 @@ type browser struct {
 // open starts a Chromium.
 func open(t testing.TB) *browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
+	program, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
-		t.Fatalf("%v: install it with: apt-get install chromium", err)
+		t.Fatalf("%v: install it with: apt-get install chromium-headless-shell", err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox)
 	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // axe is the program that looks for what keeps people from using a page.
@@ -23,11 +25,16 @@ func (b *browser) within(t testing.TB) *browser {
 	return part
 }
 
-// forget drops messages with a text.
+// forget awaits a message with a text, which may come after the page, and drops it.
 func (b *browser) forget(text string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.logged = slices.DeleteFunc(b.logged, func(line string) bool { return strings.Contains(line, text) })
+	b.Helper()
+	sandbox.Eventually(b, "the browser logs "+text, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		before := len(b.logged)
+		b.logged = slices.DeleteFunc(b.logged, func(line string) bool { return strings.Contains(line, text) })
+		return len(b.logged) < before
+	})
 }
 
 // requireFit fails if the page is wider than the window.

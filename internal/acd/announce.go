@@ -6,87 +6,45 @@ package acd
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns"
 )
 
 // Announce tells the hosts of a link that an interface has addresses, so that they forget which had them before: an ARP
 // announcement (RFC 5227) or an unsolicited neighbour advertisement (RFC 4861) for each. Addresses that the interface does not have,
 // or not yet, are left out: they may be another's. It works in the network namespace of the calling thread.
 func Announce(name string, addresses []netip.Addr) error {
-	link, err := net.InterfaceByName(name)
+	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("announce addresses on %s: %w", name, err)
 	}
-	if len(link.HardwareAddr) != 6 || link.Flags&net.FlagUp == 0 {
+	attrs := link.Attrs()
+	if len(attrs.HardwareAddr) != 6 || attrs.Flags&net.FlagUp == 0 {
 		return nil // no host of its link asks for addresses
 	}
-	own, err := usableAddresses(link)
+	present, err := netns.Whole(func() ([]netlink.Addr, error) { return netns.AddressesOf(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("announce addresses on %s: %w", name, err)
 	}
 	var errs []error
-	for _, address := range own {
-		if !slices.Contains(addresses, address) {
+	for _, a := range present {
+		address, _ := netip.AddrFromSlice(a.IP)
+		if address = address.Unmap(); a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 || !slices.Contains(addresses, address) {
 			continue
 		}
-		if err := announcementOf(link.HardwareAddr, address).send(link.Index); err != nil {
+		if err := announcementOf(attrs.HardwareAddr, address).send(attrs.Index); err != nil {
 			errs = append(errs, fmt.Errorf("announce %s on %s: %w", address, name, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// usableAddresses returns those of a link but IPv6 ones that it does not know to be its alone.
-func usableAddresses(link *net.Interface) (own []netip.Addr, err error) {
-	all, err := link.Addrs()
-	if err != nil {
-		return nil, err
-	}
-	tentative := sync.OnceValues(func() (string, error) {
-		data, err := os.ReadFile("/proc/thread-self/net/if_inet6")
-		return string(data), err
-	})
-	for _, a := range all {
-		prefix, err := netip.ParsePrefix(a.String())
-		if err != nil {
-			continue
-		}
-		if prefix.Addr().Is6() {
-			table, err := tentative()
-			if err != nil {
-				return nil, err
-			}
-			if isTentative(table, prefix.Addr()) {
-				continue
-			}
-		}
-		own = append(own, prefix.Addr())
-	}
-	return own, nil
-}
-
-// isTentative tells whether duplicate address detection of an address goes on or has failed, by the kernel's table: address, index,
-// length, scope, flags and interface.
-func isTentative(table string, address netip.Addr) bool {
-	for line := range strings.Lines(table) {
-		fields := strings.Fields(line)
-		if len(fields) == 6 && fields[0] == hex.EncodeToString(address.AsSlice()) {
-			flags, err := strconv.ParseUint(fields[4], 16, 32)
-			return err == nil && flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0
-		}
-	}
-	return false
 }
 
 // announcement is a packet for all hosts of a link.

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // arpHeader is that of a packet of IPv4 over Ethernet, without the operation.
@@ -22,9 +23,10 @@ func arpProbe(own net.HardwareAddr, address netip.Addr) []byte {
 	return append(packet, address.AsSlice()...)
 }
 
-// arpConflict returns whether a packet is from a host that has the address, or probes for it.
-func arpConflict(packet []byte, own net.HardwareAddr, address netip.Addr) bool {
-	if len(packet) < 28 || !bytes.Equal(packet[:6], arpHeader) || bytes.Equal(packet[8:14], own) {
+// arpConflict returns whether a packet is from a host that has the address, or probes for it, and that has none of these MACs.
+func arpConflict(packet []byte, address netip.Addr, own ...net.HardwareAddr) bool {
+	isOwn := func(mac net.HardwareAddr) bool { return bytes.Equal(packet[8:14], mac) }
+	if len(packet) < 28 || !bytes.Equal(packet[:6], arpHeader) || slices.ContainsFunc(own, isOwn) {
 		return false
 	}
 	sender, target, wanted := packet[14:18], packet[24:28], address.AsSlice()

@@ -39,11 +39,33 @@ func Probe(ctx context.Context, name string, address netip.Addr) (taken bool, er
 	if slices.Contains(own, address) {
 		return true, nil
 	}
-	taken, err = protocolOf(link, address).exchange(ctx, link)
+	return ask(ctx, link, address, link.HardwareAddr)
+}
+
+// Contested returns whether another host uses an address that an interface has, or is about to. Errors are those of Probe.
+func Contested(ctx context.Context, name string, address netip.Addr) (contested bool, err error) {
+	link, _, err := usable(name)
 	if err != nil {
-		err = fmt.Errorf("probe for %s on interface %s: %w", address, name, err)
+		return false, err
 	}
-	return taken, err
+	links, err := net.Interfaces()
+	if err != nil {
+		return false, err
+	}
+	var own []net.HardwareAddr // the kernel answers ARP on each interface that is on the link
+	for _, l := range links {
+		own = append(own, l.HardwareAddr)
+	}
+	return ask(ctx, link, address, own...)
+}
+
+// ask asks who has an address, and tells whether others than these answer.
+func ask(ctx context.Context, link *net.Interface, address netip.Addr, own ...net.HardwareAddr) (answered bool, err error) {
+	answered, err = protocolOf(link, address, own).exchange(ctx, link)
+	if err != nil {
+		err = fmt.Errorf("probe for %s on interface %s: %w", address, link.Name, err)
+	}
+	return answered, err
 }
 
 func usable(name string) (*net.Interface, []netip.Addr, error) {
@@ -78,12 +100,11 @@ type protocol struct {
 	answers func(packet []byte) bool
 }
 
-func protocolOf(link *net.Interface, address netip.Addr) protocol {
-	own := link.HardwareAddr
+func protocolOf(link *net.Interface, address netip.Addr, own []net.HardwareAddr) protocol {
 	if address.Is4() {
 		return protocol{
-			unix.ETH_P_ARP, bytes.Repeat([]byte{0xff}, 6), arpProbe(own, address),
-			func(packet []byte) bool { return arpConflict(packet, own, address) },
+			unix.ETH_P_ARP, bytes.Repeat([]byte{0xff}, 6), arpProbe(link.HardwareAddr, address),
+			func(packet []byte) bool { return arpConflict(packet, address, own...) },
 		}
 	}
 	group := solicitedNode(address).As16()

@@ -4,6 +4,7 @@
 package conventions
 
 import (
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -81,6 +82,54 @@ func alternatives(pattern string) (names []string) {
 		names = append(names, prefix+name)
 	}
 	return names
+}
+
+// enumerates is the assignment of what tests call that have a share of their cases with -short.
+var enumerates = regexp.MustCompile(`(?m)^ENUMERATES := (.*)$`)
+
+// TestCasesAreSelected: make runs every case of the unit tests that have a share of them with -short. It finds these by what they call, so what calls
+// that is a test, or is found itself.
+func TestCasesAreSelected(t *testing.T) {
+	m := enumerates.FindSubmatch(read(t, "../../GNUmakefile"))
+	if m == nil {
+		t.Fatal("GNUmakefile has no ENUMERATES")
+	}
+	found := 0
+	for _, path := range files(t, "../..", regexp.MustCompile(`_test\.go$`)) {
+		if strings.HasPrefix(path, "e2e/") || strings.HasPrefix(path, "tools/") {
+			continue
+		}
+		tests, hidden := enumerating(string(read(t, filepath.Join("../..", path))), regexp.MustCompile(string(m[1])))
+		found += len(tests)
+		for _, name := range hidden {
+			t.Errorf("%s: %s has a share of cases with -short: call that in a test, or add %s to ENUMERATES in GNUmakefile", path, name, name)
+		}
+	}
+	if found < 12 {
+		t.Errorf("only %d tests enumerate", found)
+	}
+}
+
+// enumerating returns the tests of a file that call what matches, and other functions that do and do not match themselves.
+func enumerating(source string, calls *regexp.Regexp) (tests, hidden []string) {
+	for i, function := range strings.Split(source, "\nfunc ") {
+		name, body, _ := strings.Cut(function, "(")
+		switch {
+		case i == 0 || !calls.MatchString(body):
+		case strings.HasPrefix(name, "Test"):
+			tests = append(tests, name)
+		case !calls.MatchString(name):
+			hidden = append(hidden, name)
+		}
+	}
+	return tests, hidden
+}
+
+// TestEnumeratingIsFound: by function.
+func TestEnumeratingIsFound(t *testing.T) {
+	tests, hidden := enumerating("package a\n\nfunc TestA(t) {\n\tx.Run(t)\n}\n\nfunc TestB(t) {\n\tall(t)\n}\n\nfunc TestC(t) {\n}\n\nfunc all(t) {\n\tx.Run(t)\n}\n\nfunc some(t) {\n\tx.Run(t)\n}\n", regexp.MustCompile(`x[.]Run|all`))
+	requireSame(t, "tests", tests, []string{"TestA", "TestB"})
+	requireSame(t, "others", hidden, []string{"some"})
 }
 
 // TestUnknownSelectionsAreFound: by package.

@@ -13,18 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lease is that of the IPv4 address of an attachment. It is on record before the address is asked for, and before it is used: what a
+// Family is one of addresses, as it is written in configurations.
+type Family string
+
+// Families.
+const (
+	IPv4 Family = "ipv4"
+	IPv6 Family = "ipv6"
+)
+
+// Lease is that of the address of one family of an attachment. It is on record before the address is asked for, and before it is used: what a
 // killed process has, its successor extends or releases.
 type Lease struct {
 	// ClientID is what servers know the attachment by, and HostName the name that it tells them; empty: none.
 	ClientID string `json:"clientID"`
 	HostName string `json:"hostName,omitempty"`
-	// Server has given the lease. Hop is the link-layer address that its answers come from: its own, or that of a relay.
-	Server netip.Addr `json:"server"`
-	Hop    string     `json:"hop,omitempty"`
-	// Address is with the length of its subnet.
+	// Server has given the lease. Hop is the link-layer address that its answers come from: its own, or that of a relay. ServerID is what
+	// a server of DHCPv6 is known by, in hexadecimal digits.
+	Server   netip.Addr `json:"server"`
+	Hop      string     `json:"hop,omitempty"`
+	ServerID string     `json:"serverID,omitempty"`
+	// Address is with the length of its subnet; of IPv6 that is 128, as servers do not tell which addresses are on the link.
 	Address netip.Prefix `json:"address"`
-	// Gateway is the router; zero: none.
+	// Gateway is the router; zero: none. Of IPv6 it is left to router advertisements, as are routes.
 	Gateway netip.Addr   `json:"gateway,omitzero"`
 	Routes  []Route      `json:"routes,omitempty"`
 	DNS     []netip.Addr `json:"dns,omitempty"`
@@ -140,6 +151,14 @@ func (l Lease) Due(tried time.Duration) time.Duration {
 func (l Lease) SameAs(other Lease) bool {
 	return l.Address == other.Address && l.Gateway == other.Gateway && l.Domain == other.Domain && l.Lost == other.Lost &&
 		slices.Equal(l.Routes, other.Routes) && slices.Equal(l.DNS, other.DNS) && slices.Equal(l.Search, other.Search)
+}
+
+// Family is that of the address.
+func (l Lease) Family() Family {
+	if l.Address.Addr().Is6() {
+		return IPv6
+	}
+	return IPv4
 }
 
 // Addresses are those that the interface may have by the lease.

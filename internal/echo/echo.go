@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
@@ -136,19 +137,11 @@ func (r Request) index() (int, error) {
 	if r.Device == "" {
 		return 0, nil
 	}
-	request, err := unix.NewIfreq(r.Device)
+	link, err := netlink.LinkByName(r.Device)
 	if err != nil {
-		return 0, err
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(fd) //nolint:errcheck // nothing was written
-	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request); err != nil {
 		return 0, fmt.Errorf("interface %s: %w", r.Device, err)
 	}
-	return int(request.Uint32()), nil
+	return link.Attrs().Index, nil
 }
 
 // await reads until the reply comes. The socket gets the replies to others, too.

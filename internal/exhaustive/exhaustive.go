@@ -7,7 +7,9 @@
 package exhaustive
 
 import (
+	"fmt"
 	"hash/fnv"
+	"slices"
 	"testing"
 )
 
@@ -22,6 +24,15 @@ func Run(t *testing.T, name string, test func(t *testing.T)) {
 		return
 	}
 	t.Run(name, test)
+}
+
+// Of returns those of cases that a test runs together: with -short the ones that Run would run. Their names are what fmt.Sprint makes of them.
+func Of[T any](t *testing.T, cases []T) []T {
+	t.Helper()
+	if !testing.Short() {
+		return cases
+	}
+	return slices.DeleteFunc(slices.Clone(cases), func(c T) bool { return !chosen(t.Name() + "/" + fmt.Sprint(c)) })
 }
 
 func chosen(name string) bool {

@@ -6,6 +6,7 @@ package exhaustive
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -43,5 +44,28 @@ func TestAllCases(t *testing.T) {
 func TestShort(t *testing.T) {
 	if n := len(ran(t, "true")); n < all/share/2 || n > all/share*2 || Count(all) != all/share {
 		t.Errorf("%d cases, and %d random ones, want about %d", n, Count(all), all/share)
+	}
+}
+
+// numbered is a case that Of chooses.
+type numbered int
+
+func (n numbered) String() string { return fmt.Sprint("case ", int(n)) }
+
+// TestOf: those that a test runs together are the ones that Run would run.
+func TestOf(t *testing.T) {
+	var cases []numbered
+	for i := range all {
+		cases = append(cases, numbered(i))
+	}
+	for _, short := range []string{"false", "true"} {
+		var of []int
+		want := ran(t, short)
+		for _, c := range Of(t, cases) {
+			of = append(of, int(c))
+		}
+		if !slices.Equal(of, want) {
+			t.Errorf("-short=%s: %d cases, want %d", short, len(of), len(want))
+		}
 	}
 }

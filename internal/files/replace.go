@@ -33,6 +33,8 @@ type Options struct {
 	Unlocked bool
 	// New makes a file, and fails with fs.ErrExist where there is one. False: it is replaced.
 	New bool
+	// Existing replaces a file, and fails with fs.ErrNotExist where there is none: another process may have removed it a moment before.
+	Existing bool
 }
 
 // Replace replaces the file at path. A symbolic link at path is replaced, not
@@ -88,6 +90,11 @@ func RemoveTemporary(dir *os.Root, name string) error {
 	return root{dir}.remove(temporaryName(name, Options{}))
 }
 
+// ClearFile is Clear, also of what a killed writer of ReplaceIn left, unless it was Unlocked.
+func ClearFile(dir *os.Root, name string) error {
+	return errors.Join(Clear(dir, name), RemoveTemporary(dir, name))
+}
+
 // OfTemporary returns the name of the file that a temporary file is for, unless that was Unlocked.
 func OfTemporary(name string) (of string, ok bool) {
 	of, hidden := strings.CutPrefix(name, ".")
@@ -101,6 +108,8 @@ type directory interface {
 	rename(from, to string) error
 	// renameNew fails with fs.ErrExist where there is a file.
 	renameNew(from, to string) error
+	// exchange fails with fs.ErrNotExist where there is no file.
+	exchange(from, to string) error
 	remove(name string) error
 	sync() error
 }
@@ -121,8 +130,11 @@ func write(dir directory, name string, data []byte, o Options) error {
 		err = writeNew(dir, temporary, data, o)
 	}
 	rename := dir.rename
-	if o.New {
+	switch {
+	case o.New:
 		rename = dir.renameNew
+	case o.Existing:
+		rename = func(from, to string) error { return errors.Join(dir.exchange(from, to), dir.remove(from)) } // the former one
 	}
 	if err == nil {
 		err = rename(temporary, name)
@@ -171,13 +183,17 @@ func (r root) create(name string, mode fs.FileMode) (file, error) {
 
 func (r root) rename(from, to string) error { return r.dir.Rename(from, to) }
 
-func (r root) renameNew(from, to string) error {
+func (r root) renameNew(from, to string) error { return r.renameBy(unix.RENAME_NOREPLACE, from, to) }
+
+func (r root) exchange(from, to string) error { return r.renameBy(unix.RENAME_EXCHANGE, from, to) }
+
+func (r root) renameBy(how uint, from, to string) error {
 	opened, err := r.dir.Open(".")
 	if err != nil {
 		return err
 	}
 	fd := int(opened.Fd())
-	return errors.Join(unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE), opened.Close())
+	return errors.Join(unix.Renameat2(fd, from, fd, to, how), opened.Close())
 }
 
 func (r root) remove(name string) error { return Clear(r.dir, name) }

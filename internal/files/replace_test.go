@@ -60,6 +60,10 @@ func (r *recorder) renameNew(from, to string) error {
 	return errors.Join(r.step("rename new"), r.whenWell(func() error { return r.directory.renameNew(from, to) }))
 }
 
+func (r *recorder) exchange(from, to string) error {
+	return errors.Join(r.step("exchange"), r.whenWell(func() error { return r.directory.exchange(from, to) }))
+}
+
 func (r *recorder) remove(name string) error {
 	return errors.Join(r.step("remove"), r.whenWell(func() error { return r.directory.remove(name) }))
 }
@@ -126,6 +130,30 @@ func names(t *testing.T, dir string) (names []string) {
 		names = append(names, entry.Name())
 	}
 	return names
+}
+
+// TestExisting: a file is replaced, or what has its name, and none is made. Nothing else is left.
+func TestExisting(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	replace := func() error {
+		return Replace(path, []byte("new"), Options{Mode: 0o644, Unlocked: true, Existing: true})
+	}
+	if err := replace(); !errors.Is(err, fs.ErrNotExist) || len(names(t, dir)) > 0 {
+		t.Errorf("without a file: %v, %v", err, names(t, dir))
+	}
+	for what, make := range map[string]func() error{
+		"a file":      func() error { return os.WriteFile(path, []byte("old"), 0o600) },
+		"a link":      func() error { return os.Symlink("/etc/passwd", path) },
+		"a directory": func() error { return os.Mkdir(path, 0o700) },
+	} {
+		if err := errors.Join(make(), replace()); err != nil || content(t, path) != "new" || len(names(t, dir)) != 1 {
+			t.Errorf("%s: %v, %v", what, err, names(t, dir))
+		}
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestSteps(t *testing.T) {

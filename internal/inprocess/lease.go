@@ -48,7 +48,7 @@ func LeaseKey(list *libcni.NetworkConfigList) string {
 		if p.Network.IPAM.Type != dhcpIPAM || json.Unmarshal(p.Bytes, &conf) != nil {
 			continue
 		}
-		for _, key := range []string{"identity", "hostname"} {
+		for _, key := range []string{"identity", "hostname", "families"} {
 			if conf.IPAM[key] != nil {
 				return key
 			}

@@ -4,62 +4,129 @@
 package netfilter
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// Messages and attributes of the kernel's tracking of flows (linux/netfilter/nfnetlink_conntrack.h).
-const (
-	getFlows, deleteFlow = 1, 2
+// Flow is one that the kernel tracks. Package vishvananda/netlink does not tell whether it has been
+// answered.
+type Flow struct {
+	// Original are the addresses of its first packet, and Reply those of packets in the other
+	// direction: what is translated, these do not share.
+	Original, Reply Direction
+	Protocol        uint8
+	// IsAnswered is whether there have been packets in both directions.
+	IsAnswered bool
+	// State is that of TCP.
+	State uint8
+}
 
-	originalTuple, replyTuple = 1, 2
-	tupleAddresses            = 1
-	source4, source6          = 1, 3
-)
+// Direction is where packets come from, and where they go. The ports are 0 where the protocol has none.
+type Direction struct {
+	Source, Destination         netip.Addr
+	SourcePort, DestinationPort uint16
+}
 
-// ForgetFlows has the kernel forget the flows that addresses have begun or answer: it decides about their next packet as about a first one. To find
-// them it goes through all flows of the host. A kernel that does not list flows keeps them.
+const seenReply = 1 << 1
+
+func newFlow(message []byte) (f Flow) {
+	data := message[min(nfgenmsgSize, len(message)):]
+	f.Original, f.Reply = newDirection(valueOf(data, nl.CTA_TUPLE_ORIG)), newDirection(valueOf(data, nl.CTA_TUPLE_REPLY))
+	f.Protocol = byteOf(data, nl.CTA_TUPLE_ORIG, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM)
+	f.IsAnswered = numberOf(data, nl.CTA_STATUS)&seenReply != 0
+	f.State = byteOf(data, nl.CTA_PROTOINFO, nl.CTA_PROTOINFO_TCP, nl.CTA_PROTOINFO_TCP_STATE)
+	return f
+}
+
+func newDirection(tuple []byte) (d Direction) {
+	for kind, value := range attributes(valueOf(tuple, nl.CTA_TUPLE_IP)) {
+		address, _ := netip.AddrFromSlice(value)
+		switch kind {
+		case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
+			d.Source = address
+		case nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST:
+			d.Destination = address
+		}
+	}
+	d.SourcePort, d.DestinationPort = portOf(tuple, nl.CTA_PROTO_SRC_PORT), portOf(tuple, nl.CTA_PROTO_DST_PORT)
+	return d
+}
+
+func portOf(tuple []byte, kind uint16) uint16 {
+	if port := valueOf(tuple, nl.CTA_TUPLE_PROTO, kind); len(port) == 2 {
+		return binary.BigEndian.Uint16(port)
+	}
+	return 0
+}
+
+func byteOf(data []byte, path ...uint16) uint8 {
+	if value := valueOf(data, path...); len(value) == 1 {
+		return value[0]
+	}
+	return 0
+}
+
+// ForgetFlows is ForgetEach for the flows that addresses have begun or answer. A kernel that does not list flows keeps them.
 func (s *Socket) ForgetFlows(of []netip.Addr) error {
 	if len(of) == 0 {
 		return nil
 	}
-	var found [][]byte
-	err := whole(func() error {
+	found, err := s.findFlows(func(f Flow) bool {
+		return slices.Contains(of, f.Original.Source) || slices.Contains(of, f.Reply.Source)
+	})
+	if err = ignoreUnsupported(err); err == nil {
+		err = s.forget(found)
+	}
+	if err != nil {
+		return fmt.Errorf("flows of %v: %w", of, err)
+	}
+	return nil
+}
+
+// ForgetEach has the kernel forget the flows that are wanted: it decides about their next packet as about a first one. To find
+// them it goes through all flows of the network namespace. That one has ended meanwhile is no error.
+func ForgetEach(ctx context.Context, wanted func(Flow) bool) error {
+	s, err := Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing is left to send
+	found, err := s.findFlows(wanted)
+	if err != nil {
+		return fmt.Errorf("list flows: %w", err)
+	}
+	return s.forget(found)
+}
+
+// findFlows returns the messages of the flows that are wanted, which identify them.
+func (s *Socket) findFlows(wanted func(Flow) bool) (found [][]byte, err error) {
+	err = undisturbed(func() error {
 		found = nil
-		return s.receive(flowMessage(getFlows, netlink.Dump, []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}), func(flow []byte) bool {
-			if isFlowOf(flow, of) {
+		return s.receive(flowMessage(nl.IPCTNL_MSG_CT_GET, netlink.Dump, []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}), func(flow []byte) bool {
+			if wanted(newFlow(flow)) {
 				found = append(found, flow)
 			}
 			return true
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("flows of %v: %w", of, err)
-	}
-	for _, flow := range found {
-		if _, err := s.Execute(flowMessage(deleteFlow, netlink.Acknowledge, flow)); err != nil && !errors.Is(err, unix.ENOENT) { // it has ended
-			return fmt.Errorf("forget a flow of %v: %w", of, err)
+	return found, err
+}
+
+func (s *Socket) forget(flows [][]byte) error {
+	for _, flow := range flows {
+		if _, err := s.Execute(flowMessage(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, flow)); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("forget a flow from %s: %w", newFlow(flow).Original.Source, err)
 		}
 	}
 	return nil
-}
-
-// isFlowOf tells whether one of the addresses is the source in one of the two directions.
-func isFlowOf(flow []byte, of []netip.Addr) bool {
-	flow = flow[min(nfgenmsgSize, len(flow)):]
-	for _, tuple := range []uint16{originalTuple, replyTuple} {
-		for _, kind := range []uint16{source4, source6} {
-			if a, ok := netip.AddrFromSlice(valueOf(flow, tuple, tupleAddresses, kind)); ok && slices.Contains(of, a) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func flowMessage(kind netlink.HeaderType, flags netlink.HeaderFlags, data []byte) netlink.Message {

@@ -155,13 +155,16 @@ const listAttempts = 100
 // rules out.
 var errChanged = errors.New("the rules change all the time")
 
-// whole repeats a listing that changes have interrupted. A kernel without nftables has nothing to list.
-func whole(list func() error) error {
+// whole is undisturbed for rules. A kernel without nftables has nothing to list.
+func whole(list func() error) error { return ignoreUnsupported(undisturbed(list)) }
+
+// undisturbed repeats a listing that changes have interrupted.
+func undisturbed(list func() error) error {
 	err := errChanged
 	for attempt := 0; errors.Is(err, errChanged) && attempt < listAttempts; attempt++ {
 		err = list()
 	}
-	return ignoreUnsupported(err)
+	return err
 }
 
 // List returns the rules of a chain, none if there is no such chain.

@@ -14,6 +14,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	vishns "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/kernelevents"
 )
 
 // numbers are those that other namespaces have in the caller's. By its number a namespace can
@@ -48,7 +50,8 @@ func openNumbers() (n *numbers, err error) {
 		return n.request(unix.RTM_GETNSID, nl.NewRtGenMsg()).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNSID)
 	})
 	for _, reply := range replies {
-		if number, ok := attribute(reply, unix.SizeofRtGenmsg, netlink.NETNSA_NSID); ok && len(number) == 4 {
+		const header = (unix.SizeofRtGenmsg + unix.NLA_ALIGNTO - 1) &^ (unix.NLA_ALIGNTO - 1)
+		if number := kernelevents.AttributesOf(reply[header:])[netlink.NETNSA_NSID]; len(number) == 4 {
 			n.left[int(int32(nl.NativeEndian().Uint32(number)))] = true
 		}
 	}
@@ -188,9 +191,10 @@ func dumpAddresses(sockets map[int]*nl.SocketHandle, attributes ...*nl.RtAttr) (
 	var list []netip.Addr
 	for _, reply := range replies {
 		// IFA_ADDRESS is the peer's where there is one.
-		value, ok := attribute(reply, unix.SizeofIfAddrmsg, unix.IFA_LOCAL)
+		attributes := kernelevents.AttributesOf(reply[unix.SizeofIfAddrmsg:])
+		value, ok := attributes[unix.IFA_LOCAL]
 		if !ok {
-			value, _ = attribute(reply, unix.SizeofIfAddrmsg, unix.IFA_ADDRESS)
+			value = attributes[unix.IFA_ADDRESS]
 		}
 		address, ok := netip.AddrFromSlice(value)
 		if ok && !address.IsLoopback() && !address.IsLinkLocalUnicast() {
@@ -198,17 +202,4 @@ func dumpAddresses(sockets map[int]*nl.SocketHandle, attributes ...*nl.RtAttr) (
 		}
 	}
 	return list, err
-}
-
-func attribute(message []byte, header, kind int) ([]byte, bool) {
-	attributes, err := nl.ParseRouteAttr(message[min(len(message), (header+3)&^3):])
-	if err != nil {
-		return nil, false
-	}
-	for _, a := range attributes {
-		if int(a.Attr.Type) == kind {
-			return a.Value, true
-		}
-	}
-	return nil, false
 }

@@ -4,6 +4,7 @@
 package netns
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/kernelevents"
 )
 
 const (
@@ -138,16 +141,7 @@ func heldAddresses() ([]held, error) {
 }
 
 func isPublished(message []byte) bool {
-	attributes, err := nl.ParseRouteAttr(message[unix.SizeofIfAddrmsg:])
-	if err != nil {
-		return false
-	}
-	for _, a := range attributes {
-		if a.Attr.Type == addressProtocol && len(a.Value) == 1 && a.Value[0] == publishedProtocol {
-			return true
-		}
-	}
-	return false
+	return bytes.Equal(kernelevents.AttributesOf(message[unix.SizeofIfAddrmsg:])[addressProtocol], []byte{publishedProtocol})
 }
 
 // addPublished adds an address. One of IPv6 is used at once, as the record of the pool says that it is no other host's, and is not

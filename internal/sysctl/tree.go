@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -74,6 +75,7 @@ func (t *Tree) open(key string, flags int) (int, error) {
 	}
 	if t.mount != nil {
 		fd, err := unix.Openat(int(t.mount.Fd()), "sys/"+key, flags, 0)
+		runtime.KeepAlive(t.mount)             // nothing else may have it by now
 		if !errors.Is(err, fs.ErrPermission) { // Landlock and AppArmor may allow paths alone
 			return fd, err
 		}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -105,19 +106,13 @@ func ask(ctx context.Context, name string) (map[string]string, error) {
 // identifies the process together with its PID (proc_pid_stat(5)). A zombie process
 // does not exist.
 func startOf(pid int) (string, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return "", err
 	}
-	// The name, in parentheses, may have anything in it.
-	text := string(data)
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	const stateField, startField = 0, 19 // the third and the 22nd of the line
-	if len(fields) <= startField {
-		return "", fmt.Errorf("/proc/%d/stat has %d fields after the name", pid, len(fields))
+	stat, err := process.Stat()
+	if err == nil && (stat.State == "Z" || stat.State == "X") {
+		err = fs.ErrNotExist
 	}
-	if state := fields[stateField]; state == "Z" || state == "X" {
-		return "", fs.ErrNotExist
-	}
-	return fields[startField], nil
+	return strconv.FormatUint(stat.Starttime, 10), err
 }

@@ -54,7 +54,7 @@ func BenchmarkAdd(b *testing.B) {
 					err := kernel.Apply(b.Context(), source(s))
 					more := member(70000, job, "s", isolation.Strict, "br0")
 					for b.Loop() {
-						err = errors.Join(err, kernel.Guard(b.Context(), more.ID, more.End, more.Bridge), kernel.Add(b.Context(), s.Rules, more, source(s)))
+						err = errors.Join(err, kernel.Guard(b.Context(), more.ID, more.End, more.Bridge), admit(b, s.Rules, more, source(s)))
 						b.StopTimer()
 						err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
 						if name == "new" {
@@ -79,7 +79,7 @@ func BenchmarkRemove(b *testing.B) {
 				more := member(70000, "job0", "s", isolation.Strict, "br0")
 				for b.Loop() {
 					b.StopTimer()
-					err = errors.Join(err, kernel.Add(b.Context(), s.Rules, more, source(s)))
+					err = errors.Join(err, admit(b, s.Rules, more, source(s)))
 					b.StartTimer()
 					err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
 				}

@@ -16,13 +16,13 @@ import (
 
 // side is an end of a flow, as rules see it.
 type side struct {
-	link    netfilter.KeyPart
+	link    func(*table) netfilter.KeyPart
 	address func(*ip) netfilter.KeyPart
 }
 
 var (
-	ofSource      = side{inLink, (*ip).source}
-	ofDestination = side{outLink, (*ip).destination}
+	ofSource      = side{func(t *table) netfilter.KeyPart { return t.in }, (*ip).source}
+	ofDestination = side{func(t *table) netfilter.KeyPart { return t.out }, (*ip).destination}
 )
 
 // matchSelector matches what a selector selects; ok is false if that is nothing on this host. Sets that it needs are made.
@@ -31,11 +31,11 @@ func (t *table) matchSelector(s *isolation.Selector, v *ip, at side) (_ match, o
 		return nil, true
 	}
 	if s.Host { // what it sends comes from no interface
-		return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, make([]byte, unix.IFNAMSIZ)...), true
+		return meta(expr.MetaKeyIIFNAME, expr.CmpOpEq, make([]byte, unix.IFNAMSIZ)...), !t.isInside
 	}
 	if hasPatterns(s) {
 		name := setOf(s) + v.suffix
-		return netfilter.KeyIn(name, true, at.link, at.address(v)), t.sets[name] != nil
+		return netfilter.KeyIn(name, true, at.link(t), at.address(v)), t.sets[name] != nil
 	}
 	if len(v.prefixes(s)) == 0 {
 		return nil, false
@@ -68,32 +68,29 @@ func (t *table) lines(comment string, s *isolation.Selector, at side, ports []is
 	return rules
 }
 
-// allowChain makes the chain of rules allow, and returns its name.
-func (t *table) allowChain(r *ruleset, rules []int) string {
-	name := r.allowClass(rules)
-	if t.chains[name] != nil {
-		return name
+// allowChain makes the chain of rules allow.
+func (t *table) allowChain(r *ruleset, c class) {
+	if t.chains[c.chain] != nil {
+		return
 	}
 	var lines []netfilter.Rule
 	var names []string
-	for _, i := range rules {
+	for _, i := range c.rules {
 		a := &r.Allow[i]
 		names = append(names, a.Name)
 		lines = append(lines, t.lines("allow "+a.Name, &a.From, ofSource, a.Ports, accept)...)
 	}
-	t.chain(name, shortened("allow "+strings.Join(names, ", ")), lines...)
-	return name
+	t.chain(c.chain, shortened("allow "+strings.Join(names, ", ")), lines...)
 }
 
 // egressChain makes the chain of rules egress. A packet that they let out goes on.
-func (t *table) egressChain(r *ruleset, rules []int) string {
-	name := r.egressClass(rules)
-	if t.chains[name] != nil {
-		return name
+func (t *table) egressChain(r *ruleset, c class) {
+	if t.chains[c.chain] != nil {
+		return
 	}
 	var lines []netfilter.Rule
 	var names []string
-	for _, i := range rules {
+	for _, i := range c.rules {
 		e := &r.Egress[i]
 		names = append(names, e.Name)
 		lines = append(lines, t.lines("egress "+e.Name, &e.To, ofDestination, e.Ports, goBack)...)
@@ -102,23 +99,22 @@ func (t *table) egressChain(r *ruleset, rules []int) string {
 			lines = append(lines, t.lines("egress "+e.Name+", DNS", &isolation.Selector{}, ofDestination, dns, goBack)...)
 		}
 	}
-	t.chain(name, shortened("egress "+strings.Join(names, ", ")), append(lines, rule("2: no rule egress has it", deniedFor(isolation.ByEgress)))...)
-	return name
+	t.chain(c.chain, shortened("egress "+strings.Join(names, ", ")), append(lines, rule("2: no rule egress has it", deniedFor(isolation.ByEgress)))...)
 }
 
 // reachedChain makes the chain of rules allow that select their destination by its address.
 func (t *table) reachedChain(r *ruleset) {
-	selectors := make([]*isolation.Selector, len(r.Allow))
-	for i := range r.Allow {
-		selectors[i] = &r.Allow[i].To
-	}
 	var rules []netfilter.Rule
 	for _, v := range ips {
-		ranges := v.reachOf(selectors)
+		ranges := r.ranges(v)
 		if len(ranges) == 0 {
 			continue
 		}
-		elements := ranges.elements(func(rules []int) string { return t.allowChain(r, rules) })
+		elements := ranges.elements(func(rules []int) string {
+			c := r.allowClass(rules)
+			t.allowChain(r, c)
+			return c.chain
+		})
 		var text []byte
 		for _, e := range elements {
 			text = append(append(text, e.Key...), e.Chain...)
@@ -148,11 +144,11 @@ func (t *table) networkChain(network string) {
 	var own, others []netfilter.Rule
 	for _, v := range ips {
 		t.set(netfilter.KeySet{Name: name + "-" + v.suffix, Comment: shortened(network), Key: []netfilter.KeyType{netfilter.LinkName, v.address}})
-		own = append(own, rule("of the same network", v.is(), netfilter.KeyIn(name+"-"+v.suffix, true, inLink, v.source()), accept))
-		others = append(others, rule("5: of another network", v.is(), netfilter.KeyIn(members+v.suffix, true, inLink, v.source()), deniedFor(isolation.ByNetwork)))
+		own = append(own, rule("of the same network", v.is(), netfilter.KeyIn(name+"-"+v.suffix, true, t.in, v.source()), accept))
+		others = append(others, rule("5: of another network", v.is(), netfilter.KeyIn(members+v.suffix, true, t.in, v.source()), deniedFor(isolation.ByNetwork)))
 	}
 	t.set(netfilter.KeySet{Name: name + "-links", Comment: shortened(network), Key: linkSet})
-	others = append(others, rule("5: from another network, with another address", netfilter.KeyIn(links, true, inLink), netfilter.KeyIn(name+"-links", false, inLink), deniedFor(isolation.ByNetwork)))
+	others = append(others, rule("5: from another network, with another address", netfilter.KeyIn(links, true, t.in), netfilter.KeyIn(name+"-links", false, t.in), deniedFor(isolation.ByNetwork)))
 	t.chain(name, shortened("5: to the network "+network), slices.Concat(own, others)...)
 }
 

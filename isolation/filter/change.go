@@ -42,14 +42,14 @@ func (f Kernel) Change(ctx context.Context, rules isolation.Rules, before, now [
 	if err != nil {
 		return fmt.Errorf("isolation: attachments on other hosts: %w", err)
 	}
-	return s.ForgetFlows(replaced(before, now))
+	return s.ForgetFlows(Replaced(before, now))
 }
 
 func (r *ruleset) elementsOfAll(members []Member) (all []placed) {
 	found := kinds{}
 	for i := range members {
 		m := &members[i]
-		all = append(all, r.elementsOf(m, found.of(r, &m.Member), nil)...)
+		all = append(all, elementsOf(m, found.of(r, &m.Member), nil)...)
 	}
 	return all
 }
@@ -93,8 +93,8 @@ func eachSet(all []placed, do func(*netfilter.Table, string, []netfilter.Element
 	}
 }
 
-// replaced returns the addresses that no attachment has any more, or another one. One of which is not known any more whose it is has them still.
-func replaced(before, now []Member) (all []netip.Addr) {
+// Replaced returns the addresses that no attachment has any more, or another one. One of which is not known any more whose it is has them still.
+func Replaced(before, now []Member) (all []netip.Addr) {
 	has := map[netip.Addr]*Member{}
 	for i := range now {
 		for _, a := range now[i].Addresses {

@@ -6,6 +6,7 @@ package filter_test
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +16,53 @@ import (
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/isolation/filter"
 )
+
+// changing is held by those who add or remove an attachment, and alone by those who make all anew, as their callers do.
+var changing sync.RWMutex
+
+// admit adds an attachment to those of a state, which may have it.
+func admit(t testing.TB, rules isolation.Rules, m filter.Member, state filter.Source) error {
+	t.Helper()
+	changing.RLock()
+	err := kernel.Add(t.Context(), rules, m)
+	changing.RUnlock()
+	if err == nil {
+		return nil
+	}
+	changing.Lock()
+	defer changing.Unlock()
+	return kernel.Complete(t.Context(), rules, m, func() (filter.State, error) {
+		s, err := state()
+		s.Members = append(slices.DeleteFunc(slices.Clone(s.Members), func(other filter.Member) bool { return other.ID == m.ID }), m)
+		return s, err
+	})
+}
+
+// TestRootAddChangesNothingElse: an attachment that lacks something else than its elements is not added, and changes nothing: what makes the rest is for a caller
+// that keeps others from changing records meanwhile.
+func TestRootAddChangesNothingElse(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	first := slices.IndexFunc(state.Members, func(m filter.Member) bool { return m.Job == "web" && m.Bridge != "" })
+	m := state.Members[first]
+	others := filter.State{Rules: state.Rules, Members: slices.Delete(slices.Clone(state.Members), first, first+1)}
+	for name, there := range map[string]filter.State{"no tables": {}, "others": others, "other rules": {Members: others.Members}} {
+		netnstest.Run(t, func() error {
+			addBridges(t, bridgesOf...)
+			err := kernel.Apply(t.Context(), source(there))
+			before := listTables(t)
+			if kernel.Add(t.Context(), state.Rules, m) == nil {
+				t.Errorf("%s: it is added without what it lacks", name)
+			}
+			if diff := cmp.Diff(before, listTables(t)); diff != "" {
+				t.Errorf("%s: %s", name, diff)
+			}
+			err = errors.Join(err, kernel.Complete(t.Context(), state.Rules, m, source(state)), kernel.Add(t.Context(), state.Rules, m))
+			requireComplete(t, state)
+			return err
+		})
+	}
+}
 
 // TestRootSameOnTwoBridges: attachments to two bridges that have one MAC and one address of IPv4 keep what both need while one of them is there, and
 // one that gets these after both are gone has what it would have without them.
@@ -28,7 +76,7 @@ func TestRootSameOnTwoBridges(t *testing.T) {
 	add := func(members ...filter.Member) error {
 		all := filter.State{Members: members}
 		added := members[len(members)-1]
-		err := kernel.Add(t.Context(), all.Rules, added, source(all))
+		err := admit(t, all.Rules, added, source(all))
 		requireComplete(t, all)
 		return err
 	}

@@ -24,6 +24,9 @@ type host struct {
 // families are those of the tables.
 var families = []netfilter.Family{netfilter.INet, netfilter.Bridge}
 
+// hostTables are these.
+var hostTables = []netfilter.Table{{Family: netfilter.INet, Name: name}, {Family: netfilter.Bridge, Name: name}}
+
 // isNeeded is whether anything of the state needs tables. Rules allow by themselves let through what nothing denies, and attachments on
 // other hosts are kept apart there.
 func (s *State) isNeeded() bool {
@@ -50,7 +53,7 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 		m := &s.Members[i]
 		k := found.of(r, &m.Member)
 		h.bridges[m.Bridge] = h.bridges[m.Bridge] || m.isApart(k)
-		h.of[m.ID] = append(h.of[m.ID], r.elementsOf(m, k, ofBridges[m.Bridge])...)
+		h.of[m.ID] = append(h.of[m.ID], elementsOf(m, k, ofBridges[m.Bridge])...)
 	}
 	for i := range s.Members {
 		for _, p := range h.of[s.Members[i].ID] {
@@ -62,10 +65,9 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 
 // form makes the sets and the chains for rules and attachments, without their elements, and returns the kinds of these.
 func (t *table) form(r *ruleset, members []Member) kinds {
-	found := kinds{}
+	found := r.kindsOf(members)
 	for i := range members {
 		m := &members[i]
-		found.of(r, &m.Member)
 		if m.Level == isolation.Network {
 			t.networkChain(m.Network)
 		}
@@ -76,10 +78,10 @@ func (t *table) form(r *ruleset, members []Member) kinds {
 		t.setsOf(k.sets)
 	}
 	for _, k := range found { // all sets of selectors are there
-		if len(k.allow) > 0 {
+		if k.allow.chain != "" {
 			t.allowChain(r, k.allow)
 		}
-		if len(k.egress) > 0 {
+		if k.egress.chain != "" {
 			t.egressChain(r, k.egress)
 		}
 	}

@@ -27,8 +27,8 @@ func (t *table) deniedChains() {
 		set := denied + v.suffix
 		t.set(netfilter.KeySet{Name: set, Key: []netfilter.KeyType{netfilter.LinkName, v.address}, Counts: true})
 		counts = append(counts,
-			rule("counted for the source", v.is(), netfilter.KeyIn(set, true, inLink, v.source())),
-			rule("counted for the destination", v.is(), netfilter.KeyIn(set, true, outLink, v.destination())))
+			rule("counted for the source", v.is(), netfilter.KeyIn(set, true, t.in, v.source())),
+			rule("counted for the destination", v.is(), netfilter.KeyIn(set, true, t.out, v.destination())))
 	}
 	t.chain(denied, "what rules and levels deny", append(counts, rule("denied", drop))...)
 	for reason, comment := range map[isolation.Reason]string{
@@ -41,7 +41,7 @@ func (t *table) deniedChains() {
 // forgedChain adds the chain that drops what a guarded end may not send.
 func (t *table) forgedChain() {
 	t.set(netfilter.KeySet{Name: forged, Key: linkSet, Counts: true})
-	counts := []netfilter.Rule{rule("counted for the end", netfilter.KeyIn(forged, true, inLink))}
+	counts := []netfilter.Rule{rule("counted for the end", netfilter.KeyIn(forged, true, t.in))}
 	t.chain(forged, "what no end may send", append(append(counts, told(isolation.Forged)...), rule("forged", drop))...)
 }
 
@@ -56,10 +56,15 @@ func (Kernel) Denied(ctx context.Context) (map[string]isolation.Denied, error) {
 		return nil, err
 	}
 	defer s.Close() //nolint:errcheck // read only
+	return deniedIn(s, hostTables)
+}
+
+// deniedIn returns what the sets of tables have counted.
+func deniedIn(s *netfilter.Socket, tables []netfilter.Table) (map[string]isolation.Denied, error) {
 	all := map[string]isolation.Denied{}
-	for _, family := range families {
+	for i := range tables {
 		for _, set := range []string{denied + ip4.suffix, denied + ip6.suffix, forged} {
-			found, err := s.Elements(&netfilter.Table{Family: family, Name: name}, set)
+			found, err := s.Elements(&tables[i], set)
 			if err != nil {
 				return nil, err
 			}

@@ -122,7 +122,7 @@ func TestRootDeniedCounts(t *testing.T) {
 	changed := filter.State{Members: slices.Clone(d.state.Members), Rules: isolation.Rules{Allow: slices.Clone(matrixRules.Allow[:1])}}
 	changed.Members[0].Level = isolation.Network
 	d.in(t, d.Namespace, func() error { return kernel.Apply(t.Context(), source(changed)) })
-	d.in(t, d.Namespace, func() error { return kernel.Add(t.Context(), changed.Rules, changed.Members[0], source(changed)) })
+	d.in(t, d.Namespace, func() error { return admit(t, changed.Rules, changed.Members[0], source(changed)) })
 	for name, now := range d.counts(t) {
 		if was := before[name]; now.Packets < was.Packets || now.Forged < was.Forged {
 			t.Errorf("%s has %v, and had %v", name, now, was)

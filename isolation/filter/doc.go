@@ -27,5 +27,9 @@
 // What is dropped by rules and levels, or as forged, is looked up once more, in sets whose elements count it for attachments, and of some of it the
 // kernel tells in a group of NFLOG: what passes costs nothing more.
 //
+// An attachment without an end on the host is kept apart in the namespace of its allocation, by the same chains and sets in two tables of family inet: of what
+// comes by its interface, and of what goes by it. There all other attachments are known as those on other hosts are on this one, by the interface. These tables are always
+// applied as a whole.
+//
 // Elements have the ID of their attachment as the comment. A host without tables has no isolation, which costs one look.
 package filter

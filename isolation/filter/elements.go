@@ -59,7 +59,7 @@ func (m *Member) isIsolated() bool { return m.Level != isolation.None && m.Level
 
 // isApart is whether the bridge forwards nothing from it or to it.
 func (m *Member) isApart(k *kind) bool {
-	return m.End != "" && m.Bridge != "" && (m.Level == isolation.Strict || m.IsNarrowed() || len(k.egress) > 0)
+	return m.End != "" && m.Bridge != "" && (m.Level == isolation.Strict || m.IsNarrowed() || k.egress.chain != "")
 }
 
 func suffixOf(a netip.Addr) string {
@@ -70,7 +70,7 @@ func suffixOf(a netip.Addr) string {
 }
 
 // elementsOf returns those that an attachment has to have, as far as it is known. gateway is the MAC of its bridge.
-func (r *ruleset) elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []placed {
+func elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []placed {
 	e := &elements{Member: m}
 	if m.Antispoof && m.End != "" {
 		e.guard()
@@ -88,18 +88,17 @@ func (r *ruleset) elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []pla
 	if m.NoHost {
 		e.addLink(noHost)
 	}
-	egressChain := r.egressClass(k.egress)
 	for _, a := range m.sources() {
-		r.addAddress(e, k, a, egressChain)
+		e.addAddress(k, a)
 	}
 	return e.all
 }
 
 // addAddress adds the elements of the table inet for an address. That of the link is one of a source only: nothing is routed to it.
-func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain string) {
+func (e *elements) addAddress(k *kind, a netip.Addr) {
 	v, key := suffixOf(a), [][]byte{netfilter.LinkKey(e.link()), a.AsSlice()}
-	if egressChain != "" {
-		e.add(netfilter.INet, egress+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: egressChain}, key...)
+	if chain := k.egress.chain; chain != "" {
+		e.add(netfilter.INet, egress+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: chain}, key...)
 	}
 	e.narrow(narrowedFrom, e.Egress, v, key)
 	if e.NoHost {
@@ -120,7 +119,7 @@ func (r *ruleset) addAddress(e *elements, k *kind, a netip.Addr, egressChain str
 		e.add(netfilter.INet, networkSets(e.Network)+"-"+v, netfilter.Element{}, key...)
 	}
 	e.add(netfilter.INet, level+v, verdictFor(&e.Member.Member), key...)
-	if chain := r.allowClass(k.allow); chain != "" {
+	if chain := k.allow.chain; chain != "" {
 		e.add(netfilter.INet, allow+v, netfilter.Element{Verdict: expr.VerdictJump, Chain: chain}, key...)
 	}
 	for _, set := range k.sets {

@@ -114,7 +114,7 @@ func TestRootHeirBeforeRemoval(t *testing.T) {
 			both := filter.State{Rules: state.Rules, Members: append(state.Members[:len(state.Members):len(state.Members)], heir)}
 			left := filter.State{Rules: state.Rules, Members: both.Members[1:]}
 			err := errors.Join(
-				kernel.Apply(t.Context(), source(state)), kernel.Add(t.Context(), state.Rules, heir, source(both)),
+				kernel.Apply(t.Context(), source(state)), admit(t, state.Rules, heir, source(both)),
 				kernel.Remove(t.Context(), state.Rules, gone),
 			)
 			requireComplete(t, left)

@@ -100,7 +100,7 @@ func (h *testHost) attach(t *testing.T, name string, m filter.Member, gateway4, 
 			}
 		}
 		rules, err := state()
-		return errors.Join(err, kernel.Add(t.Context(), rules.Rules, m, state))
+		return errors.Join(err, admit(t, rules.Rules, m, state))
 	})
 	h.in(t, n, func() error {
 		lengths := []int{24, 64}

@@ -4,39 +4,49 @@
 package filter
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/allocnet/allocnet/isolation"
 )
 
-// index finds the selectors that select an attachment, among thousands. Most name a job.
+// index finds the selectors that select an attachment, among thousands. Most name a job, or a group, a network or a namespace.
 type index struct {
 	selectors []*isolation.Selector
 	// isWanted tells which of them are looked for.
 	isWanted func(*isolation.Selector) bool
-	// byJob are those of one job, and others the rest; nil: all are looked at.
-	byJob  map[string][]int
+	// byName are those that have one of these names, by the first, and others the rest; nil: all are looked at.
+	byName map[named][]int
 	others []int
+}
+
+// named is a name, and which of the names of an attachment it is.
+type named struct {
+	which int
+	name  string
 }
 
 // build prepares the index for many attachments.
 func (x *index) build() {
-	x.byJob = map[string][]int{}
+	x.byName = map[named][]int{}
 	for i, s := range x.selectors {
-		switch {
-		case !x.isWanted(s):
-		case s.Job != "" && !strings.Contains(s.Job, "*"):
-			x.byJob[s.Job] = append(x.byJob[s.Job], i)
-		default:
-			x.others = append(x.others, i)
+		if !x.isWanted(s) {
+			continue
 		}
+		patterns := []string{s.Job, s.Group, s.Network, s.Namespace}
+		which := slices.IndexFunc(patterns, func(p string) bool { return p != "" && !strings.Contains(p, "*") })
+		if which < 0 {
+			x.others = append(x.others, i)
+			continue
+		}
+		key := named{which, patterns[which]}
+		x.byName[key] = append(x.byName[key], i)
 	}
 }
 
 // of returns the numbers of the wanted selectors that select an attachment, in ascending order.
-func (x *index) of(m *isolation.Member) []int {
-	var found []int
-	if x.byJob == nil {
+func (x *index) of(m *isolation.Member) (found []int) {
+	if x.byName == nil {
 		for i, s := range x.selectors {
 			if selects(s, m) && x.isWanted(s) {
 				found = append(found, i)
@@ -44,17 +54,17 @@ func (x *index) of(m *isolation.Member) []int {
 		}
 		return found
 	}
-	jobs, others := x.byJob[m.Job], x.others
-	for len(jobs) > 0 || len(others) > 0 {
-		var next int
-		if len(others) == 0 || len(jobs) > 0 && jobs[0] < others[0] {
-			next, jobs = jobs[0], jobs[1:]
-		} else {
-			next, others = others[0], others[1:]
-		}
-		if selects(x.selectors[next], m) {
-			found = append(found, next)
+	add := func(all []int) {
+		for _, i := range all {
+			if selects(x.selectors[i], m) {
+				found = append(found, i)
+			}
 		}
 	}
+	add(x.others)
+	for which, name := range []string{m.Job, m.Group, m.Network, m.Namespace} {
+		add(x.byName[named{which, name}])
+	}
+	slices.Sort(found)
 	return found
 }

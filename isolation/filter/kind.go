@@ -57,28 +57,34 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, state Source) error {
 	}
 	return s.Change(func(b *netfilter.Batch) error {
 		b.GuardAlways()
-		there, err := listForm(s, inetTable)
+		there, err := listNames(s, inetTable)
 		if err != nil {
 			return err
 		}
-		if there == nil || !hasChain(there, stamp+r.sum) {
+		if !hasChain(there, stamp+r.sum) {
 			return unix.ENOENT
 		}
-		wanted, err := state()
-		if err != nil {
-			return err
-		}
-		in := inet()
-		in.setsOf(there.selectorSets())
-		found := in.form(r, wanted.Members)
 		r.expect(b)
-		if in.leaves(there) {
-			return unix.ENOENT
+		k, t := r.kindOf(&m.Member), newTable(inetTable.Family, "")
+		isNew := t.formOf(r, m, k, there)
+		if len(isNew) > 0 {
+			wanted, err := state()
+			if err != nil {
+				return err
+			}
+			found := r.kindsOf(wanted.Members)
+			t.fill(found, wanted.Members, isNew)
+			t.follow(r, found, k, isNew, there)
+			removeGone(b, r, found, there)
 		}
-		in.bringForm(b, there)
-		in.fill(b, r, found, wanted.Members, there)
-		for _, p := range r.elementsOf(m, found.of(r, &m.Member), ofBridges[m.Bridge]) {
-			if p.family != netfilter.INet || there.sets[p.set] != nil {
+		t.bringForm(b, there)
+		for _, set := range slices.Sorted(maps.Keys(t.sets)) {
+			if there.sets[set] == nil {
+				t.bringElements(b, t.sets[set], there)
+			}
+		}
+		for _, p := range elementsOf(m, k, ofBridges[m.Bridge]) {
+			if p.family != netfilter.INet || !isNew[p.set] {
 				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
 			}
 		}
@@ -86,33 +92,90 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, state Source) error {
 	})
 }
 
-// leaves tells whether selectors get their sets while there are chains of kinds that are gone. The next one of such a kind takes its chain as it is, which would be without
-// the lines that look into these sets.
-func (t *table) leaves(there *listing) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(t.sets)), func(set string) bool {
-		return there.sets[set] == nil && strings.HasPrefix(set, selectorPrefix)
-	}) && slices.ContainsFunc(slices.Collect(maps.Keys(there.chains)), func(chain string) bool { return t.chains[chain] == nil })
-}
-
-// fill fills the sets that were not there.
-func (t *table) fill(b *netfilter.Batch, r *ruleset, found kinds, members []Member, there *listing) {
-	isNew := func(set string) bool { return there.sets[set] == nil }
-	for i := range members {
-		m := &members[i]
-		k := found.of(r, &m.Member)
-		hasNew := m.Level == isolation.Network && isNew(networkSets(m.Network)+"-"+ip4.suffix)
-		if !hasNew && !slices.ContainsFunc(k.sets, func(set string) bool { return isNew(set + ip4.suffix) }) {
-			continue
-		}
-		for _, p := range r.elementsOf(m, k, nil) {
-			if p.family == netfilter.INet && isNew(p.set) {
-				t.put(p.set, p.Element)
-			}
+// formOf makes the sets and chains of the kind of an attachment that are not there, and returns the sets.
+func (t *table) formOf(r *ruleset, m *Member, k *kind, there *listing) (isNew map[string]bool) {
+	isMissing := func(chain string) bool { return chain != "" && !hasChain(there, chain) }
+	for set := range there.sets {
+		t.set(netfilter.KeySet{Name: set})
+	}
+	t.setsOf(k.sets)
+	if network := networkSets(m.Network); m.Level == isolation.Network && (isMissing(network) || there.sets[network+"-links"] == nil) {
+		t.networkChain(m.Network)
+	}
+	isNew = map[string]bool{}
+	for set := range t.sets {
+		if there.sets[set] == nil {
+			isNew[set] = true
 		}
 	}
-	for set, s := range t.sets {
-		if isNew(set) {
-			t.bringElements(b, s, there)
+	if isMissing(narrowClass(narrowedFrom, m.Egress)) {
+		t.narrowChain(narrowedFrom, m.Egress, ofDestination)
+	}
+	if isMissing(narrowClass(narrowedTo, m.Ingress)) {
+		t.narrowChain(narrowedTo, m.Ingress, ofSource)
+	}
+	if isMissing(k.allow.chain) {
+		t.allowChain(r, k.allow)
+	}
+	if isMissing(k.egress.chain) {
+		t.egressChain(r, k.egress)
+	}
+	return isNew
+}
+
+// follow makes the lines that are about the new sets of a kind, in the chains that there are of others.
+func (t *table) follow(r *ruleset, found kinds, k *kind, isNew map[string]bool, there *listing) {
+	var selectors []*isolation.Selector
+	for i, set := range k.sets {
+		if isNew[set+ip4.suffix] {
+			selectors = append(selectors, k.selectors[i])
+		}
+	}
+	if len(selectors) == 0 {
+		return
+	}
+	allow, egress := r.matchedBy(selectors)
+	isAbout := func(c class, rules map[int]bool) bool {
+		return t.chains[c.chain] == nil && hasChain(there, c.chain) && slices.ContainsFunc(c.rules, func(i int) bool { return rules[i] })
+	}
+	for _, c := range found.allowClasses(r) {
+		if isAbout(c, allow) {
+			t.allowChain(r, c)
+		}
+	}
+	for _, c := range found.egressClasses() {
+		if isAbout(c, egress) {
+			t.egressChain(r, c)
+		}
+	}
+}
+
+// removeGone removes the chains of kinds that are gone. Left as they are, without the lines that are about new sets, the next one of such a kind would take them.
+func removeGone(b *netfilter.Batch, r *ruleset, found kinds, there *listing) {
+	stays := found.allowClasses(r)
+	maps.Copy(stays, found.egressClasses())
+	for _, chain := range slices.Sorted(maps.Keys(there.chains)) {
+		isOfKind := strings.HasPrefix(chain, allowPrefix) || strings.HasPrefix(chain, egressPrefix)
+		if _, ok := stays[chain]; isOfKind && !ok {
+			b.FlushChain(inetTable, chain)
+			b.DeleteChain(inetTable, chain)
+		}
+	}
+}
+
+// fill puts what attachments have into new sets.
+func (t *table) fill(found kinds, members []Member, isNew map[string]bool) {
+	for i := range members {
+		m := &members[i]
+		k := found[keyOf(&m.Member)]
+		hasNew := m.Level == isolation.Network && isNew[networkSets(m.Network)+"-"+ip4.suffix]
+		if !hasNew && !slices.ContainsFunc(k.sets, func(set string) bool { return isNew[set+ip4.suffix] }) {
+			continue
+		}
+		for _, p := range elementsOf(m, k, nil) {
+			if p.family == netfilter.INet && isNew[p.set] {
+				t.put(p.set, p.Element)
+			}
 		}
 	}
 }

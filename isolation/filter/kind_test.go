@@ -5,6 +5,7 @@ package filter_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestRootFirstOfItsKind(t *testing.T) {
 			const missing = "nft delete element bridge allocnet-isolation guarded"
 			damaged := others.Members[slices.IndexFunc(others.Members, func(m filter.Member) bool { return m.Antispoof && m.Bridge != "" })]
 			run(t, append(strings.Fields(missing), "{", damaged.End, "}")...)
-			if err := kernel.Add(t.Context(), state.Rules, m, source(others)); err != nil {
+			if err := admit(t, state.Rules, m, source(others)); err != nil {
 				return err
 			}
 			lacks, err := kernel.Lacks(t.Context(), state)
@@ -62,7 +63,7 @@ func TestRootFirstOfItsNetwork(t *testing.T) {
 		all := filter.State{Members: []filter.Member{member(1, "web", "n", isolation.Network, "br0"), member(2, "web", "m", isolation.Network, "br1"), member(3, "web", "m", isolation.Network, "br1")}}
 		for i := range all.Members {
 			so := filter.State{Members: all.Members[:i+1]}
-			if err := kernel.Add(t.Context(), all.Rules, all.Members[i], source(so)); err != nil {
+			if err := admit(t, all.Rules, all.Members[i], source(so)); err != nil {
 				return err
 			}
 			requireComplete(t, so)
@@ -88,7 +89,7 @@ func TestRootFirstBesideKindsThatAreGone(t *testing.T) {
 			state := filter.State{Rules: rules}
 			add := func(m filter.Member) error {
 				state.Members = append(slices.Clone(state.Members), m)
-				return kernel.Add(t.Context(), rules, m, source(state))
+				return admit(t, rules, m, source(state))
 			}
 			err := errors.Join(add(other), add(gone), kernel.Remove(t.Context(), rules, gone))
 			state.Members = state.Members[:1]
@@ -97,4 +98,32 @@ func TestRootFirstBesideKindsThatAreGone(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// TestRootFirstAfterOthers: the first attachments of their kinds, one after the other, have nothing made anew, also when those before them are gone; chains of
+// those that are there get the lines about them.
+func TestRootFirstAfterOthers(t *testing.T) {
+	roottest.Require(t)
+	state := crowd(100, 40)
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		err := kernel.Apply(t.Context(), source(state))
+		asked := 0
+		for i := range 5 {
+			m := member(1000+i, fmt.Sprintf("job%d", 30+i), "s", isolation.Strict, "br0")
+			err = errors.Join(err, admit(t, state.Rules, m, func() (filter.State, error) { asked++; return state, nil }))
+			requireComplete(t, filter.State{Rules: state.Rules, Members: append(slices.Clone(state.Members), m)})
+			err = errors.Join(err, kernel.Remove(t.Context(), state.Rules, m))
+		}
+		for i := range 5 { // each is allowed to reach the one before it
+			m := member(1000+i, fmt.Sprintf("job%d", 60-i), "s", isolation.Strict, "br0")
+			err = errors.Join(err, admit(t, state.Rules, m, func() (filter.State, error) { asked++; return state, nil }))
+			state.Members = append(slices.Clone(state.Members), m)
+			requireComplete(t, state)
+		}
+		if asked != 10 {
+			t.Errorf("all that is on record is read %d times, want once for each", asked)
+		}
+		return err
+	})
 }

@@ -60,14 +60,14 @@ func withoutOwner(e netfilter.Element) netfilter.Element {
 // lacking tells what is missing of a table, but for the elements of attachments.
 func (t *table) lacking(l *listing) (all []string) {
 	if len(l.chains) == 0 {
-		return []string{fmt.Sprintf("table %s %s", t.Family, name)}
+		return []string{fmt.Sprintf("table %s %s", t.Family, t.Name)}
 	}
 	if l.dormant {
-		all = append(all, fmt.Sprintf("table %s %s is dormant: it sees no packet", t.Family, name))
+		all = append(all, fmt.Sprintf("table %s %s is dormant: it sees no packet", t.Family, t.Name))
 	}
 	for _, chain := range t.chainNames() {
 		if l.lacksChain(t.chains[chain]) {
-			all = append(all, fmt.Sprintf("chain %s of table %s %s", chain, t.Family, name))
+			all = append(all, fmt.Sprintf("chain %s of table %s %s", chain, t.Family, t.Name))
 		}
 	}
 	for _, set := range slices.Sorted(maps.Keys(t.sets)) {
@@ -76,7 +76,7 @@ func (t *table) lacking(l *listing) (all []string) {
 			isMissing = isMissing || e.Comment == "" && l.lacksElement(set, e)
 		}
 		if isMissing {
-			all = append(all, fmt.Sprintf("set %s of table %s %s", set, t.Family, name))
+			all = append(all, fmt.Sprintf("set %s of table %s %s", set, t.Family, t.Name))
 		}
 	}
 	return all

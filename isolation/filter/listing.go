@@ -44,23 +44,34 @@ func listForm(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
 	if err != nil || !slices.Contains(tables, t.Name) {
 		return nil, err
 	}
-	l := &listing{sets: map[string]map[string]netfilter.Element{}, chains: map[string][]string{}}
-	if l.dormant, err = s.IsDormant(t); err != nil {
+	l, err := listNames(s, t)
+	if err != nil {
 		return nil, err
 	}
-	chains, err := s.Chains(t)
-	if err != nil {
+	if l.dormant, err = s.IsDormant(t); err != nil {
 		return nil, err
 	}
 	rules, err := s.RulesOf(t)
 	if err != nil {
 		return nil, err
 	}
-	for _, chain := range chains {
-		l.chains[chain] = nil
+	for chain := range l.chains {
 		for _, r := range rules[chain] {
 			l.chains[chain] = append(l.chains[chain], r.Comment())
 		}
+	}
+	return l, nil
+}
+
+// listNames lists the sets and chains of a table, without what is in them; none if there is no such table.
+func listNames(s *netfilter.Socket, t *netfilter.Table) (*listing, error) {
+	l := &listing{sets: map[string]map[string]netfilter.Element{}, chains: map[string][]string{}}
+	chains, err := s.Chains(t)
+	if err != nil {
+		return nil, err
+	}
+	for _, chain := range chains {
+		l.chains[chain] = nil
 	}
 	sets, err := s.KeySets(t)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestRootNarrowed(t *testing.T) {
 		var state filter.State
 		add := func(m filter.Member) error {
 			state.Members = append(state.Members, m)
-			err := errors.Join(kernel.Add(t.Context(), state.Rules, m, source(state)), kernel.Add(t.Context(), state.Rules, m, source(state)))
+			err := errors.Join(admit(t, state.Rules, m, source(state)), admit(t, state.Rules, m, source(state)))
 			requireComplete(t, state)
 			return err
 		}

@@ -84,7 +84,7 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 
 // removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
 func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
-	all := r.elementsOf(m, r.kindOf(&m.Member), anyGateway)
+	all := elementsOf(m, r.kindOf(&m.Member), anyGateway)
 	if len(all) == 0 {
 		return unix.ENOENT
 	}
@@ -115,24 +115,30 @@ func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
 func removeFound(s *netfilter.Socket, id string) error {
 	return s.Change(func(b *netfilter.Batch) error {
 		b.Guard()
-		for _, f := range families {
-			t := &netfilter.Table{Family: f, Name: name}
-			l, err := list(s, t)
-			if err != nil || l == nil {
+		for i := range hostTables {
+			l, err := list(s, &hostTables[i])
+			if err != nil {
 				return err
 			}
-			for _, set := range slices.Sorted(maps.Keys(l.sets)) {
-				var gone []netfilter.Element
-				for _, e := range l.sets[set] {
-					if id != "" && ownerOf(e) == ownerText(id) {
-						gone = append(gone, e)
-					}
-				}
-				b.DeleteElements(t, set, gone)
+			if l != nil && id != "" {
+				l.removeOwned(b, &hostTables[i], ownerText(id))
 			}
 		}
 		return nil
 	})
+}
+
+// removeOwned removes the elements that attachments have in a table.
+func (l *listing) removeOwned(b *netfilter.Batch, t *netfilter.Table, owners ...string) {
+	for _, set := range slices.Sorted(maps.Keys(l.sets)) {
+		var gone []netfilter.Element
+		for _, e := range l.sets[set] {
+			if slices.Contains(owners, ownerOf(e)) {
+				gone = append(gone, e)
+			}
+		}
+		b.DeleteElements(t, set, gone)
+	}
 }
 
 // forgetFlows ends the flows of an attachment: packets of established ones pass.

@@ -5,7 +5,6 @@ package filter
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,17 +64,12 @@ func (h *host) route() error {
 }
 
 // unroute removes what the bridges do not need any more.
-func (h *host) unroute(ctx context.Context, before map[netfilter.Family]*listing) (failed error) {
+func (h *host) unroute(before map[netfilter.Family]*listing) (failed error) {
 	for _, bridgeName := range before[netfilter.Bridge].bridges() {
 		if h.bridges[bridgeName] {
 			continue
 		}
-		s, err := netfilter.Dial(ctx)
-		if err != nil {
-			return errors.Join(failed, err)
-		}
-		failed = errors.Join(failed, unroute(bridgeName, before[netfilter.INet].membersOn(bridgeName)), routeAgain(s, bridgeName, ""))
-		_ = s.Close() // nothing is left to send
+		failed = errors.Join(failed, unroute(bridgeName, before[netfilter.INet].membersOn(bridgeName)))
 	}
 	return failed
 }
@@ -232,7 +226,8 @@ func apartOn(s *netfilter.Socket, bridgeName, id string) (here, others int, err 
 	return here, others, err
 }
 
-// unrouteUnused has the host answer for none on the bridge of an attachment that goes, unless another one is apart there.
+// unrouteUnused has the host answer for none on the bridge of an attachment that goes, unless another one is apart there. One that is added meanwhile
+// may have found that the host answers: then it does again.
 func unrouteUnused(s *netfilter.Socket, m *Member) error {
 	if _, others, err := apartOn(s, m.Bridge, m.ID); err != nil || others > 0 {
 		return err
@@ -241,23 +236,19 @@ func unrouteUnused(s *netfilter.Socket, m *Member) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(unroute(m.Bridge, append(addresses, m.Addresses...)), routeAgain(s, m.Bridge, m.ID))
-}
-
-// routeAgain has the host answer on a bridge where it has just ended that, if another attachment than one that goes is apart there by now: before that it may have
-// found that the host answers.
-func routeAgain(s *netfilter.Socket, bridgeName, gone string) error {
-	if _, others, err := apartOn(s, bridgeName, gone); err != nil || others == 0 {
+	if err := unroute(m.Bridge, append(addresses, m.Addresses...)); err != nil {
 		return err
 	}
-	if err := setRouted(bridgeName, true); err != nil {
+	if _, others, err := apartOn(s, m.Bridge, m.ID); err != nil || others == 0 {
 		return err
 	}
-	addresses, err := memberAddresses(s, bridgeName)
-	if err != nil {
+	if err := setRouted(m.Bridge, true); err != nil {
 		return err
 	}
-	return proxyMissing(bridgeName, addresses)
+	if addresses, err = memberAddresses(s, m.Bridge); err != nil {
+		return err
+	}
+	return proxyMissing(m.Bridge, addresses)
 }
 
 // memberAddresses returns the addresses of IPv6 that attachments to a bridge have in the tables.

@@ -38,7 +38,11 @@ func TestRootApartMeanwhile(t *testing.T) {
 		h.in(t, h.Namespace, func() error { return kernel.Apply(t.Context(), source(filter.State{Members: members})) })
 	}
 	remove := func(m filter.Member) func() error {
-		return inHost(func() error { return kernel.Remove(t.Context(), isolation.Rules{}, m) })
+		return inHost(func() error {
+			changing.RLock()
+			defer changing.RUnlock()
+			return kernel.Remove(t.Context(), isolation.Rules{}, m)
+		})
 	}
 	h.in(t, h.Namespace, func() error { addBridges(t, "br2"); return nil })
 	apply(other, two[0])
@@ -48,7 +52,7 @@ func TestRootApartMeanwhile(t *testing.T) {
 		}
 		gone, made := two[i%2], two[1-i%2]
 		state := filter.State{Members: []filter.Member{other, made}}
-		atOnce(remove(gone), inHost(func() error { return kernel.Add(t.Context(), isolation.Rules{}, made, source(state)) }))
+		atOnce(remove(gone), inHost(func() error { return admit(t, isolation.Rules{}, made, source(state)) }))
 		h.in(t, h.Namespace, func() error { requireComplete(t, state); return nil })
 	}
 	for range 40 {

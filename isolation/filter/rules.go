@@ -19,6 +19,11 @@ type ruleset struct {
 	// matched finds the selectors with patterns that packets are matched with: each has a set. to finds rules allow, from rules egress.
 	matched, to, from *index
 	isBuilt           bool
+	mu                sync.Mutex // guards latest
+	// latest are the kinds of the attachments that were there last: an agent asks for all of them each time.
+	latest kinds
+	// reached are the classes of rules allow that select their destination by its address.
+	reached func() []class
 }
 
 // recent are the rules that were prepared last: a process that attaches many has the same ones for all.
@@ -64,7 +69,7 @@ func newRuleset(rules isolation.Rules) *ruleset {
 	all, _ := rules.AppendBinary(make([]byte, 0, textSize*(len(to)+len(from)))) // it does not fail
 	isOfMembers := func(s *isolation.Selector) bool { return hasPatterns(s) || selectsAll(s) }
 	r.sum, r.to, r.from = sum(all), &index{selectors: to, isWanted: hasPatterns}, &index{selectors: from, isWanted: isOfMembers}
-	r.matched = &index{selectors: matched, isWanted: hasPatterns}
+	r.matched, r.reached = &index{selectors: matched, isWanted: hasPatterns}, sync.OnceValue(r.reachedClasses)
 	return r
 }
 
@@ -84,45 +89,120 @@ func (r *ruleset) build() {
 	}
 }
 
+// class are rules that a chain has; the zero value has none.
+type class struct {
+	rules []int
+	chain string
+}
+
 // kind is what rules have for attachments that they do not tell from one another.
 type kind struct {
 	// allow are the rules of which it is a destination by its patterns, and egress those of which it is the source.
-	allow, egress []int
+	allow, egress class
 	// sets are those of the selectors that select it, without their family.
-	sets []string
+	sets      []string
+	selectors []*isolation.Selector
 }
 
 func (r *ruleset) kindOf(m *isolation.Member) *kind {
-	k := &kind{allow: r.to.of(m), egress: r.from.of(m)}
+	k := &kind{allow: r.allowClass(r.to.of(m)), egress: r.egressClass(r.from.of(m))}
 	for _, i := range r.matched.of(m) {
-		if set := setOf(r.matched.selectors[i]); !slices.Contains(k.sets, set) {
-			k.sets = append(k.sets, set)
+		s := r.matched.selectors[i]
+		if set := setOf(s); !slices.Contains(k.sets, set) {
+			k.sets, k.selectors = append(k.sets, set), append(k.selectors, s)
 		}
 	}
 	return k
+}
+
+// matchedBy returns the rules allow, and the rules egress, that match packets with one of the selectors.
+func (r *ruleset) matchedBy(selectors []*isolation.Selector) (allow, egress map[int]bool) {
+	is := func(s *isolation.Selector) bool {
+		return hasPatterns(s) && slices.ContainsFunc(selectors, func(other *isolation.Selector) bool {
+			return s.Job == other.Job && s.Namespace == other.Namespace && s.Group == other.Group && s.Network == other.Network
+		})
+	}
+	allow, egress = map[int]bool{}, map[int]bool{}
+	for i := range r.Allow {
+		if is(&r.Allow[i].From) {
+			allow[i] = true
+		}
+	}
+	for i := range r.Egress {
+		if is(&r.Egress[i].To) {
+			egress[i] = true
+		}
+	}
+	return allow, egress
 }
 
 // kinds are those of many attachments, by what rules tell them from one another by.
 type kinds map[string]*kind
 
 func (all kinds) of(r *ruleset, m *isolation.Member) *kind {
-	key := string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
+	key := keyOf(m)
 	if all[key] == nil {
 		all[key] = r.kindOf(m)
 	}
 	return all[key]
 }
 
-// allowClass is the name of the chain of rules allow, and egressClass that of rules egress; empty without rules.
-func (r *ruleset) allowClass(rules []int) string {
-	return class("allow-", rules, func(all []byte, i int) []byte {
+func keyOf(m *isolation.Member) string {
+	return string(appendText(nil, m.Namespace, m.Job, m.Group, m.Network))
+}
+
+// kindsOf returns those of all attachments. They do not change.
+func (r *ruleset) kindsOf(members []Member) kinds {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := kinds{}
+	for i := range members {
+		m := &members[i].Member
+		if key := keyOf(m); all[key] == nil {
+			all[key] = r.latest[key]
+			all.of(r, m)
+		}
+	}
+	r.latest = all
+	return all
+}
+
+// allowClasses are those of their rules allow, and of those that select their destination by its address, by their chains.
+func (all kinds) allowClasses(r *ruleset) map[string]class {
+	classes := map[string]class{}
+	for _, k := range all {
+		classes[k.allow.chain] = k.allow
+	}
+	for _, c := range r.reached() {
+		classes[c.chain] = c
+	}
+	return classes
+}
+
+// egressClasses are those of their rules egress, by their chains.
+func (all kinds) egressClasses() map[string]class {
+	classes := map[string]class{}
+	for _, k := range all {
+		classes[k.egress.chain] = k.egress
+	}
+	return classes
+}
+
+// Prefixes of the names of chains of rules.
+const (
+	allowPrefix  = "allow-"
+	egressPrefix = "egress-"
+)
+
+func (r *ruleset) allowClass(rules []int) class {
+	return classOf(allowPrefix, rules, func(all []byte, i int) []byte {
 		a := &r.Allow[i]
 		return appendPorts(appendSelector(appendSelector(appendText(all, "allow", a.Name), &a.From), &a.To), a.Ports)
 	})
 }
 
-func (r *ruleset) egressClass(rules []int) string {
-	return class("egress-", rules, func(all []byte, i int) []byte {
+func (r *ruleset) egressClass(rules []int) class {
+	return classOf(egressPrefix, rules, func(all []byte, i int) []byte {
 		e := &r.Egress[i]
 		all = appendPorts(appendSelector(appendSelector(appendText(all, "egress", e.Name), &e.From), &e.To), e.Ports)
 		if e.DNS {
@@ -132,13 +212,34 @@ func (r *ruleset) egressClass(rules []int) string {
 	})
 }
 
-func class(prefix string, rules []int, appendRule func([]byte, int) []byte) string {
+func classOf(prefix string, rules []int, appendRule func([]byte, int) []byte) class {
 	if len(rules) == 0 {
-		return ""
+		return class{}
 	}
 	var all []byte
 	for _, i := range rules {
 		all = appendRule(all, i)
 	}
-	return prefix + sum(all)
+	return class{rules, prefix + sum(all)}
+}
+
+// ranges are those of the addresses to which rules allow by these.
+func (r *ruleset) ranges(v *ip) reach {
+	selectors := make([]*isolation.Selector, len(r.Allow))
+	for i := range r.Allow {
+		selectors[i] = &r.Allow[i].To
+	}
+	return v.reachOf(selectors)
+}
+
+// reachedClasses are those of rules allow that select their destination by its address.
+func (r *ruleset) reachedClasses() (all []class) {
+	for _, v := range ips {
+		for _, part := range r.ranges(v) {
+			if c := r.allowClass(part.rules); c.chain != "" {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
 }

@@ -23,6 +23,11 @@ const name = isolation.Table
 type table struct {
 	netfilter.Table
 
+	// in and out are the parts of keys that are the interfaces by which a packet comes, and goes on.
+	in, out netfilter.KeyPart
+	// isInside is whether it is that of an allocation, in its namespace: what the host sends comes from elsewhere there.
+	isInside bool
+
 	sets   map[string]*set
 	chains map[string]*netfilter.Chain
 	// version is the name of an empty chain that tells which form of the table was made: a rule of another form may have the same comment.
@@ -38,8 +43,8 @@ type set struct {
 
 func newTable(family netfilter.Family, comment string) *table {
 	return &table{
-		Table: netfilter.Table{Family: family, Name: name, Comment: comment},
-		sets:  map[string]*set{}, chains: map[string]*netfilter.Chain{},
+		Table: netfilter.Table{Family: family, Name: name, Comment: comment}, in: inLink, out: outLink,
+		sets: map[string]*set{}, chains: map[string]*netfilter.Chain{},
 	}
 }
 
@@ -166,38 +171,65 @@ type form struct{ inet, bridge *table }
 // forms makes them once: they are only read.
 var forms = sync.OnceValue(func() form { return form{inet(), bridge()} })
 
-// inet makes the table of what is routed, without rules and attachments.
-func inet() *table {
-	t := newTable(netfilter.INet, "isolation of allocations, by allocnet")
+// attachmentSets are the sets of attachments by their interfaces and addresses.
+func (t *table) attachmentSets(sets, maps []string) {
 	for _, v := range ips {
 		key := []netfilter.KeyType{netfilter.LinkName, v.address}
-		for _, name := range []string{members, isolated, own, noHost} {
+		for _, name := range sets {
 			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key})
 		}
-		for _, name := range []string{narrowedFrom, narrowedTo, allow, egress, level} {
+		for _, name := range maps {
 			t.set(netfilter.KeySet{Name: name + v.suffix, Key: key, IsMap: true})
 		}
 	}
+}
+
+// decisions are rules of chains that decide about flows, in this order.
+type decisions struct {
+	tracks, discovery             netfilter.Rule
+	isNarrowed, isNarrowedTo      []netfilter.Rule
+	isAllowed, isAllowedToAddress []netfilter.Rule
+	isEgress                      []netfilter.Rule
+	isPublished                   netfilter.Rule
+	levels                        []netfilter.Rule
+}
+
+func (t *table) decisions() decisions {
+	toAddress := []netfilter.Rule{rule("1: allowed to this address", jump(reached))}
+	return decisions{
+		tracks:             rule("established flows, and their errors", tracked(expr.CtKeySTATE, established|related), accept),
+		discovery:          rule("neighbour discovery", discovery(), accept),
+		isNarrowed:         bothIPs("0: narrowed egress of the source", func(v *ip) match { return netfilter.KeyVerdict(narrowedFrom+v.suffix, t.in, v.source()) }),
+		isNarrowedTo:       bothIPs("0: narrowed ingress of the destination", func(v *ip) match { return netfilter.KeyVerdict(narrowedTo+v.suffix, t.out, v.destination()) }),
+		isAllowedToAddress: toAddress,
+		isAllowed:          append(bothIPs("1: allowed to this attachment", func(v *ip) match { return netfilter.KeyVerdict(allow+v.suffix, t.out, v.destination()) }), toAddress...),
+		isEgress:           bothIPs("2: egress of the source", func(v *ip) match { return netfilter.KeyVerdict(egress+v.suffix, t.in, v.source()) }),
+		isPublished:        rule("3: published ports", tracked(expr.CtKeySTATUS, translated), accept),
+		levels:             bothIPs("5 to 7: level of the destination's network", func(v *ip) match { return netfilter.KeyVerdict(level+v.suffix, t.out, v.destination()) }),
+	}
+}
+
+// discovery matches what neighbours of IPv6 find each other and their routers by.
+func discovery() match {
+	return slices.Concat(ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpGte, routerSolicitation), header(0, expr.CmpOpLte, neighbourAdvertisement))
+}
+
+// inet makes the table of what is routed, without rules and attachments.
+func inet() *table {
+	t := newTable(netfilter.INet, "isolation of allocations, by allocnet")
+	t.attachmentSets([]string{members, isolated, own, noHost}, []string{narrowedFrom, narrowedTo, allow, egress, level})
 	for _, name := range []string{links, isolatedLinks, guarded, noHost} {
 		t.set(netfilter.KeySet{Name: name, Key: linkSet})
 	}
-	tracks := rule("established flows, and their errors", tracked(expr.CtKeySTATE, established|related), accept)
-	isAllowed := append(bothIPs("1: allowed to this attachment", func(v *ip) match { return netfilter.KeyVerdict(allow+v.suffix, outLink, v.destination()) }),
-		rule("1: allowed to this address", jump(reached)))
-	isPublished := rule("3: published ports", tracked(expr.CtKeySTATUS, translated), accept)
-	isNarrowed := bothIPs("0: narrowed egress of the source", func(v *ip) match { return netfilter.KeyVerdict(narrowedFrom+v.suffix, inLink, v.source()) })
-	isNarrowedTo := bothIPs("0: narrowed ingress of the destination", func(v *ip) match { return netfilter.KeyVerdict(narrowedTo+v.suffix, outLink, v.destination()) })
-	isEgress := bothIPs("2: egress of the source", func(v *ip) match { return netfilter.KeyVerdict(egress+v.suffix, inLink, v.source()) })
+	d := t.decisions()
 	t.base("forward", nftables.ChainHookForward, before, slices.Concat(
-		withOptions(), []netfilter.Rule{tracks},
-		isNarrowed, isNarrowedTo, isAllowed, isEgress, []netfilter.Rule{isPublished},
-		bothIPs("5 to 7: level of the destination's network", func(v *ip) match { return netfilter.KeyVerdict(level+v.suffix, outLink, v.destination()) }),
+		withOptions(t.in, t.out), []netfilter.Rule{d.tracks},
+		d.isNarrowed, d.isNarrowedTo, d.isAllowed, d.isEgress, []netfilter.Rule{d.isPublished}, d.levels,
 	)...)
-	discovery := slices.Concat(ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpGte, routerSolicitation), header(0, expr.CmpOpLte, neighbourAdvertisement), accept)
 	t.base("input", nftables.ChainHookInput, before, slices.Concat(
-		[]netfilter.Rule{tracks, rule("neighbour discovery", discovery)}, isNarrowed, []netfilter.Rule{rule("1: allowed to this address", jump(reached))}, isEgress,
+		[]netfilter.Rule{d.tracks, d.discovery}, d.isNarrowed, d.isAllowedToAddress, d.isEgress,
 	)...)
-	t.output(discovery, tracks, isAllowed, isPublished)
+	t.output(d)
 	loopback := append(ip4.is(), load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127))
 	t.base("prerouting", nftables.ChainHookPrerouting, early,
 		rule("the host's loopback", netfilter.KeyIn(links, true, inLink), loopback, drop),
@@ -206,23 +238,33 @@ func inet() *table {
 	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart", netfilter.KeyIn(links, true, inLink),
 		tracked(expr.CtKeySTATUS, translated), match{&expr.Immediate{Register: netfilter.Register, Data: publishedBit},
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register}}))
-	t.chain("guard", "what an end of ptp may send", rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", goTo(forged)))
-	t.guardChains((*ip).is, targetOfAny)
-	t.chain(reached, "1: allowed to addresses")
-	t.deniedChains()
-	t.forgedChain()
-	t.chain("strict", "5 to 7: to networks of the level strict", rule("5 to 7: strict", deniedFor(isolation.ByStrict)))
-	t.chain("none", "5: to networks of the level none", append(
-		bothIPs("5: from an isolated network", func(v *ip) match {
-			return slices.Concat(netfilter.KeyIn(isolated+v.suffix, true, inLink, v.source()), deniedFor(isolation.ByNetwork))
-		}),
-		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, inLink), deniedFor(isolation.ByNetwork)),
-	)...)
+	t.guardIPs("what an end of ptp may send")
+	t.levelChains()
 	return t.seal()
 }
 
+// guardIPs adds the chain guard for what is no frame.
+func (t *table) guardIPs(comment string) {
+	t.chain("guard", comment, rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", goTo(forged)))
+	t.guardChains((*ip).is, targetOfAny)
+	t.forgedChain()
+}
+
+// levelChains adds the chains that lead to a drop, and that of rules allow to addresses, which is empty.
+func (t *table) levelChains() {
+	t.chain(reached, "1: allowed to addresses")
+	t.deniedChains()
+	t.chain("strict", "5 to 7: to networks of the level strict", rule("5 to 7: strict", deniedFor(isolation.ByStrict)))
+	t.chain("none", "5: to networks of the level none", append(
+		bothIPs("5: from an isolated network", func(v *ip) match {
+			return slices.Concat(netfilter.KeyIn(isolated+v.suffix, true, t.in, v.source()), deniedFor(isolation.ByNetwork))
+		}),
+		rule("5: from an isolated network, with another address", netfilter.KeyIn(isolatedLinks, true, t.in), deniedFor(isolation.ByNetwork)),
+	)...)
+}
+
 // output adds the chain of what the host sends.
-func (t *table) output(discovery match, tracks netfilter.Rule, isAllowed []netfilter.Rule, isPublished netfilter.Rule) {
+func (t *table) output(d decisions) {
 	toLinks := netfilter.KeyIn(links, true, outLink)
 	t.base("output", nftables.ChainHookOutput, before,
 		rule("no redirects to neighbours that are apart", toLinks, ip4.is(), protocol(expr.CmpOpEq, ip4.icmp), header(0, expr.CmpOpEq, 5), drop),
@@ -230,7 +272,7 @@ func (t *table) output(discovery match, tracks netfilter.Rule, isAllowed []netfi
 		rule("4: from the host", netfilter.KeyIn(noHost, true, outLink), goTo("from-host")),
 	)
 	t.chain("from-host", "4: to attachments that the host does not reach", slices.Concat(
-		[]netfilter.Rule{tracks, rule("neighbour discovery", discovery)}, isAllowed, []netfilter.Rule{isPublished},
+		[]netfilter.Rule{d.tracks, d.discovery}, d.isAllowed, []netfilter.Rule{d.isPublished},
 		bothIPs("4: fromHost is false", func(v *ip) match {
 			return slices.Concat(netfilter.KeyIn(noHost+v.suffix, true, outLink, v.destination()), deniedFor(isolation.ByHost))
 		}),
@@ -246,9 +288,9 @@ func bothIPs(comment string, parts func(v *ip) match) (rules []netfilter.Rule) {
 }
 
 // withOptions drops packets of IPv4 with options: one of them has the kernel send a packet on to another destination than this chain sees.
-func withOptions() (rules []netfilter.Rule) {
+func withOptions(of ...netfilter.KeyPart) (rules []netfilter.Rule) {
 	hasOptions := slices.Concat(ip4.is(), match{load(expr.PayloadBaseNetworkHeader, 0, 1)}, differsIn(0x0f, 5), drop)
-	for _, link := range []netfilter.KeyPart{inLink, outLink} {
+	for _, link := range of {
 		rules = append(rules, rule("options of IPv4", netfilter.KeyIn(links, true, link), hasOptions))
 	}
 	return rules

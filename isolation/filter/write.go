@@ -4,12 +4,12 @@
 package filter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/isolation"
@@ -47,22 +47,26 @@ func (Kernel) Guard(ctx context.Context, id, end, bridgeName string) error {
 	})
 }
 
-// change has the kernel execute one batch in this network namespace.
-func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netfilter.Batch) error) error {
+// change has the kernel execute one batch in this network namespace, and end the flows of addresses after that.
+func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netfilter.Batch) error, ended ...netip.Addr) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing is left to send
-	if err := s.Change(func(b *netfilter.Batch) error { return fill(s, b) }); err != nil {
+	err = s.Change(func(b *netfilter.Batch) error { return fill(s, b) })
+	if err == nil && len(ended) > 0 {
+		err = s.ForgetFlows(ended)
+	}
+	if err != nil {
 		return fmt.Errorf("isolation: %s: %w", what, err)
 	}
 	return nil
 }
 
-// Add adds the elements of an attachment, before its interface inside is up. It is safe to repeat. What rules need that is not there
-// is made of the state, and so are the tables, if the state has anything that needs them.
-func (f Kernel) Add(ctx context.Context, rules isolation.Rules, m Member, state Source) error {
+// Add adds the elements of an attachment, before its interface inside is up, at the same time as others add and remove theirs. It is safe to
+// repeat. With an error the host lacks something for it, which Complete makes.
+func (Kernel) Add(ctx context.Context, rules isolation.Rules, m Member) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
@@ -74,37 +78,51 @@ func (f Kernel) Add(ctx context.Context, rules isolation.Rules, m Member, state 
 			return err
 		}
 	}
-	r := prepare(rules, false)
-	all, isReady, err := r.ready(s, &m)
+	if err := add(s, prepare(rules, false), &m); err != nil {
+		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
+	}
+	return answerFor(&m)
+}
+
+// add adds the elements of an attachment to tables that have everything else for it.
+func add(s *netfilter.Socket, r *ruleset, m *Member) error {
+	all, isReady, err := r.ready(s, m)
 	if err != nil {
 		return err
 	}
-	isNew := false
-	if isReady {
-		if isNew, err = isFirst(s, all); err != nil {
-			return err
+	if !isReady {
+		return errOutdated
+	}
+	if isNew, err := isFirst(s, all); err != nil || isNew {
+		return cmp.Or(err, errOutdated)
+	}
+	err = s.Change(func(b *netfilter.Batch) error {
+		r.expect(b)
+		for _, p := range all {
+			b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
 		}
-	}
-	switch {
-	case isNew:
-		err = addFirst(s, prepare(rules, true), &m, with(m, state))
-	case isReady:
-		err = s.Change(func(b *netfilter.Batch) error {
-			r.expect(b)
-			for _, p := range all {
-				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
-			}
-			return nil
-		})
-	}
-	if !isReady || isNew && err != nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) { // what is there is not as it has to be, or another one's
-		return f.Apply(ctx, with(m, state))
-	}
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
+		return err
 	}
 	if m.isApart(r.kindOf(&m.Member)) && !isRouted(m.Bridge) { // the last one of its bridge has gone meanwhile
-		return f.Apply(ctx, with(m, state))
+		return errOutdated
+	}
+	return nil
+}
+
+// Complete makes what Add lacks for an attachment, which the state has: what is for the first one of its kind, or else everything. Its caller
+// keeps others from changing records and tables meanwhile: the elements of one that is on record, and does not have them any more, would stay.
+func (f Kernel) Complete(ctx context.Context, rules isolation.Rules, m Member, state Source) error {
+	s, err := netfilter.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close() //nolint:errcheck // nothing is left to send
+	r := prepare(rules, true)
+	if _, isReady, err := r.ready(s, &m); err != nil || !isReady || addFirst(s, r, &m, state) != nil {
+		return f.Apply(ctx, state)
 	}
 	return answerFor(&m)
 }
@@ -122,7 +140,7 @@ func (r *ruleset) ready(s *netfilter.Socket, m *Member) (all []placed, isReady b
 		return nil, false, err
 	}
 	ofBridges, err := bridgeMACs([]Member{*m})
-	return r.elementsOf(m, k, ofBridges[m.Bridge]), true, err
+	return elementsOf(m, k, ofBridges[m.Bridge]), true, err
 }
 
 // isFree tells whether no other attachment has an address or a MAC in the tables: what is there would stay that one's, and go with it.
@@ -150,17 +168,8 @@ func (r *ruleset) expect(b *netfilter.Batch) {
 	}
 }
 
-// with is a state that has the attachment as it is now.
-func with(m Member, state Source) Source {
-	return func() (State, error) {
-		s, err := state()
-		s.Members = append(slices.DeleteFunc(slices.Clone(s.Members), func(other Member) bool { return other.ID == m.ID }), m)
-		return s, err
-	}
-}
-
-// Apply makes everything as the state has it, in one transaction: after a change of rules or levels, or a flush. The state is read
-// after what is there, so an attachment that is added meanwhile stays.
+// Apply makes everything as the state has it, in one transaction: after a change of rules or levels, or a flush. Its caller keeps others from
+// changing records and tables meanwhile.
 func (Kernel) Apply(ctx context.Context, state Source) error {
 	var h *host
 	var before map[netfilter.Family]*listing
@@ -192,5 +201,5 @@ func (Kernel) Apply(ctx context.Context, state Source) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(h.unroute(ctx, before), h.route())
+	return errors.Join(h.unroute(before), h.route())
 }

@@ -37,7 +37,7 @@ func TestRootAddedOneByOne(t *testing.T) {
 				m := state.Members[i]
 				so.Members = append(so.Members, m)
 				for range 2 {
-					err := errors.Join(kernel.Guard(t.Context(), m.ID, m.End, m.Bridge), kernel.Add(t.Context(), state.Rules, m, source(so)))
+					err := errors.Join(kernel.Guard(t.Context(), m.ID, m.End, m.Bridge), admit(t, state.Rules, m, source(so)))
 					if err != nil {
 						return err
 					}
@@ -86,7 +86,7 @@ func TestRootNotUsed(t *testing.T) {
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
 		state := filter.State{Rules: isolation.Rules{Allow: mixed().Rules.Allow}, Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
-		err := errors.Join(kernel.Add(t.Context(), state.Rules, state.Members[0], source(state)), kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), state.Rules, state.Members[0]))
+		err := errors.Join(admit(t, state.Rules, state.Members[0], source(state)), kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), state.Rules, state.Members[0]))
 		requireComplete(t, state)
 		requireNothing(t)
 		return err
@@ -119,7 +119,7 @@ func TestRootRemovedByOwner(t *testing.T) {
 			if owners, err := filter.Owners(t.Context()); err != nil || slices.Contains(owners, test.member.ID) {
 				t.Errorf("%s: it is left: %q, %v", name, owners, err)
 			}
-			if err := kernel.Add(t.Context(), state.Rules, heir, source(left)); err != nil {
+			if err := admit(t, state.Rules, heir, source(left)); err != nil {
 				return err
 			}
 			before := listTables(t)
@@ -176,7 +176,7 @@ func TestRootForeignPort(t *testing.T) {
 		addBridges(t, bridgesOf...)
 		run(t, "ip", "link", "add", "uplink", "master", "br0", "type", "vxlan", "id", "1", "dstport", "4789")
 		m := state.Members[0]
-		err := kernel.Add(t.Context(), state.Rules, m, source(filter.State{Rules: state.Rules}))
+		err := admit(t, state.Rules, m, source(filter.State{Rules: state.Rules}))
 		if err == nil || !strings.Contains(err.Error(), "the bridge br0 has the port uplink, of the kind vxlan") {
 			t.Errorf("the error is %v", err)
 		}
@@ -271,7 +271,10 @@ func TestRootAtTheSameTime(t *testing.T) {
 	group.Go(func() error {
 		return in(func() error {
 			for range 5 {
-				if err := kernel.Apply(t.Context(), read); err != nil {
+				changing.Lock()
+				err := kernel.Apply(t.Context(), read)
+				changing.Unlock()
+				if err != nil {
 					return err
 				}
 			}
@@ -304,15 +307,18 @@ func cycle(t *testing.T, i int, mu *sync.Mutex, state *filter.State, read filter
 		mu.Lock()
 		state.Members = append(state.Members, m)
 		mu.Unlock()
-		if err := kernel.Add(t.Context(), state.Rules, m, read); err != nil || round == 2 {
+		if err := admit(t, state.Rules, m, read); err != nil || round == 2 {
 			return err
 		}
-		if err := kernel.Remove(t.Context(), state.Rules, m); err != nil {
-			return err
-		}
+		changing.RLock()
+		err := kernel.Remove(t.Context(), state.Rules, m)
 		mu.Lock()
 		state.Members = slices.DeleteFunc(state.Members, func(other filter.Member) bool { return other.ID == m.ID })
 		mu.Unlock()
+		changing.RUnlock()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -331,7 +337,7 @@ func TestRootDormant(t *testing.T) {
 			run(t, "nft", "add table "+family+" allocnet-isolation { flags dormant; }")
 		}
 		m := state.Members[0]
-		if err := kernel.Add(t.Context(), state.Rules, m, source(state)); err != nil {
+		if err := admit(t, state.Rules, m, source(state)); err != nil {
 			return err
 		}
 		if diff := cmp.Diff(before, listTables(t)); diff != "" {

@@ -47,7 +47,7 @@ func (p pluginConfig) apply(c hook.Config) hook.Config {
 		c.ConfDirs = filepath.SplitList(p.ConfDir)
 	}
 	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = []string{cniconf.DefaultDir}
+		c.ConfDirs = cniconf.DefaultDirs()
 	}
 	c.StateDir = cmp.Or(p.StateDir, c.StateDir)
 	c.Executor = cmp.Or(p.Executor, c.Executor)

@@ -155,11 +155,11 @@ func TestBase(t *testing.T) {
 	d := newDriver(hook.Config{StateDir: t.TempDir()}, hclog.NewNullLogger())
 	c := serve(t, d)
 	info, err := drivertest.PluginInfo(t.Context(), c, &emptypb.Empty{})
-	if err != nil || info.GetName() != "allocnet" || info.GetType() != proto.PluginType_DRIVER || !slices.Equal(info.GetPluginApiVersions(), []string{"v0.1.0"}) {
+	if err != nil || info.Name != "allocnet" || info.Type != proto.PluginType_DRIVER || !slices.Equal(info.PluginApiVersions, []string{"v0.1.0"}) {
 		t.Errorf("info %v, %v", info, err)
 	}
 	schema, err := drivertest.ConfigSchema(t.Context(), c, &emptypb.Empty{})
-	if err != nil || schema.GetSpec().GetObject().GetAttributes()["conf_dir"] == nil {
+	if err != nil || schema.Spec.Block.(*proto.Spec_Object).Object.Attributes["conf_dir"] == nil {
 		t.Errorf("schema %v, %v", schema, err)
 	}
 	dir := t.TempDir()
@@ -188,17 +188,17 @@ func TestSchemaAndCapabilities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := schema.GetSpec().GetObject().GetAttributes()["network"].GetBlockMap()
-	if !slices.Equal(block.GetLabels(), []string{"name"}) || len(block.GetNested().GetObject().GetAttributes()) != 11 {
+	block := schema.Spec.Block.(*proto.Spec_Object).Object.Attributes["network"].Block.(*proto.Spec_BlockMap).BlockMap
+	if !slices.Equal(block.Labels, []string{"name"}) || len(block.Nested.Block.(*proto.Spec_Object).Object.Attributes) != 11 {
 		t.Errorf("schema %v", schema)
 	}
 	answer, err := drivertest.Capabilities(t.Context(), c, &emptypb.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	capabilities := answer.GetCapabilities()
-	if !slices.Equal(capabilities.GetNetworkIsolationModes(), []proto.NetworkIsolationSpec_NetworkIsolationMode{proto.NetworkIsolationSpec_GROUP}) ||
-		capabilities.GetMountConfigs() != proto.DriverCapabilities_NO_MOUNTS || !capabilities.GetDisableLogCollection() {
+	capabilities := answer.Capabilities
+	if !slices.Equal(capabilities.NetworkIsolationModes, []proto.NetworkIsolationSpec_NetworkIsolationMode{proto.NetworkIsolationSpec_GROUP}) ||
+		capabilities.MountConfigs != proto.DriverCapabilities_NO_MOUNTS || !capabilities.DisableLogCollection {
 		t.Errorf("capabilities %v", capabilities)
 	}
 }
@@ -213,7 +213,7 @@ func TestStopIsNotInterrupted(t *testing.T) {
 	d.tasks.add(running)
 	gone, disconnect := context.WithCancel(t.Context())
 	disconnect()
-	if _, err := d.stopTask(gone, &proto.StopTaskRequest{TaskId: c.GetId()}); err != nil || len(e.attached) > 0 {
+	if _, err := d.stopTask(gone, &proto.StopTaskRequest{TaskId: c.Id}); err != nil || len(e.attached) > 0 {
 		t.Errorf("%v, left: %+v", err, e.attached)
 	}
 }
@@ -237,10 +237,10 @@ func TestRootLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := started.GetHandle(); h.GetConfig().GetId() != task.Id || h.GetState() != proto.TaskState_RUNNING || len(h.GetDriverState()) == 0 {
+	if h := started.Handle; h.Config.Id != task.Id || h.State != proto.TaskState_RUNNING || len(h.DriverState) == 0 {
 		t.Errorf("handle %v", h)
 	}
-	if n := started.GetNetworkOverride(); n.GetAddr() != "10.1.0.9" || !n.GetAutoAdvertise() {
+	if n := started.NetworkOverride; n.Addr != "10.1.0.9" || !n.AutoAdvertise {
 		t.Errorf("network override %v", n)
 	}
 	r := e.requests[0]
@@ -253,7 +253,7 @@ func TestRootLife(t *testing.T) {
 		t.Errorf("a second start: %v", err)
 	}
 	inspected, err := drivertest.InspectTask(ctx, c, &proto.InspectTaskRequest{TaskId: task.Id})
-	if err != nil || inspected.GetTask().GetState() != proto.TaskState_RUNNING || inspected.GetDriver().GetAttributes()["lo.network"] != "storage" || inspected.GetDriver().GetAttributes()["lo.rx_bytes"] == "" {
+	if err != nil || inspected.Task.State != proto.TaskState_RUNNING || inspected.Driver.Attributes["lo.network"] != "storage" || inspected.Driver.Attributes["lo.rx_bytes"] == "" {
 		t.Errorf("inspected %v, %v", inspected, err)
 	}
 	stats, err := drivertest.TaskStats(ctx, c, &proto.TaskStatsRequest{TaskId: task.Id, CollectionInterval: durationpb.New(time.Millisecond)})
@@ -261,7 +261,7 @@ func TestRootLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if s, err := stats.Recv(); err != nil || s.GetStats().GetAggResourceUsage().GetMemory() == nil {
+		if s, err := stats.Recv(); err != nil || s.Stats.AggResourceUsage.Memory == nil {
 			t.Errorf("stats %v, %v", s, err)
 		}
 	}
@@ -272,14 +272,14 @@ func TestRootLife(t *testing.T) {
 	if _, err := drivertest.StopTask(ctx, c, &proto.StopTaskRequest{TaskId: task.Id}); err == nil || !strings.Contains(err.Error(), "the plugin died") {
 		t.Errorf("a stop that fails: %v", err)
 	}
-	if i, err := drivertest.InspectTask(ctx, c, &proto.InspectTaskRequest{TaskId: task.Id}); err != nil || i.GetTask().GetState() != proto.TaskState_RUNNING {
+	if i, err := drivertest.InspectTask(ctx, c, &proto.InspectTaskRequest{TaskId: task.Id}); err != nil || i.Task.State != proto.TaskState_RUNNING {
 		t.Errorf("after a stop that failed: %v, %v", i, err)
 	}
 	e.releaseErr = nil
 	if _, err := drivertest.StopTask(ctx, c, &proto.StopTaskRequest{TaskId: task.Id}); err != nil {
 		t.Error(err)
 	}
-	if w, err := drivertest.WaitTask(ctx, c, &proto.WaitTaskRequest{TaskId: task.Id}); err != nil || w.GetResult().GetExitCode() != 0 || w.GetErr() != "" {
+	if w, err := drivertest.WaitTask(ctx, c, &proto.WaitTaskRequest{TaskId: task.Id}); err != nil || w.Result.ExitCode != 0 || w.Err != "" {
 		t.Errorf("waited for %v, %v", w, err)
 	}
 	for range 2 {
@@ -305,7 +305,7 @@ func requireEvents(t *testing.T, c *grpc.ClientConn, beginnings ...string) {
 	}
 	for _, want := range beginnings {
 		event, err := stream.Recv()
-		if err != nil || !strings.HasPrefix(event.GetMessage(), want) || event.GetAllocId() != "a1" || event.GetTaskName() != "net" {
+		if err != nil || !strings.HasPrefix(event.Message, want) || event.AllocId != "a1" || event.TaskName != "net" {
 			t.Errorf("event %v, %v, want %q", event, err, want)
 		}
 	}
@@ -347,7 +347,7 @@ func TestStartRefused(t *testing.T) {
 			recoverable := false
 			for _, detail := range s.Details() {
 				if r, ok := detail.(*proto.RecoverableError); ok {
-					recoverable = r.GetRecoverable()
+					recoverable = r.Recoverable
 				}
 			}
 			if recoverable != (test.code == codes.FailedPrecondition) {
@@ -410,7 +410,7 @@ func TestRootInterfaceGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, err := drivertest.WaitTask(t.Context(), c, &proto.WaitTaskRequest{TaskId: task.Id})
-	if err != nil || w.GetResult().GetExitCode() != 1 || w.GetErr() != "interface vanished of network storage is gone" {
+	if err != nil || w.Result.ExitCode != 1 || w.Err != "interface vanished of network storage is gone" {
 		t.Errorf("waited for %v, %v", w, err)
 	}
 	if _, err := drivertest.DestroyTask(t.Context(), c, &proto.DestroyTaskRequest{TaskId: task.Id, Force: true}); err != nil || len(e.attached) != 0 {
@@ -442,7 +442,7 @@ func TestRootRecover(t *testing.T) {
 			}
 		}
 		i, err := drivertest.InspectTask(t.Context(), c, &proto.InspectTaskRequest{TaskId: handle.Config.Id})
-		if err != nil || i.GetTask().GetState() != proto.TaskState_RUNNING || i.GetNetworkOverride().GetAddr() != "10.1.0.9" {
+		if err != nil || i.Task.State != proto.TaskState_RUNNING || i.NetworkOverride.Addr != "10.1.0.9" {
 			t.Errorf("inspected %v, %v", i, err)
 		}
 	})

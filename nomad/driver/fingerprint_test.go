@@ -47,12 +47,12 @@ func TestFingerprint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.GetHealth() != health || !strings.Contains(f.GetHealthDescription(), description) {
-			t.Errorf("%s %q, want %s %q", f.GetHealth(), f.GetHealthDescription(), health, description)
+		if f.Health != health || !strings.Contains(f.HealthDescription, description) {
+			t.Errorf("%s %q, want %s %q", f.Health, f.HealthDescription, health, description)
 		}
 		attributes := map[string]string{}
-		for name, a := range f.GetAttributes() {
-			attributes[name] = a.GetStringVal()
+		for name, a := range f.Attributes {
+			attributes[name] = a.Value.(*proto.Attribute_StringVal).StringVal
 		}
 		return attributes
 	}
@@ -108,8 +108,8 @@ func TestFingerprintTakesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, sent := f.GetAttributes()["driver.allocnet.network.gone"]; !sent || a.GetStringVal() != "" {
-		t.Errorf("attributes %v, want the one that is gone sent as empty", f.GetAttributes())
+	if a, sent := f.Attributes["driver.allocnet.network.gone"]; !sent || a.Value.(*proto.Attribute_StringVal).StringVal != "" {
+		t.Errorf("attributes %v, want the one that is gone sent as empty", f.Attributes)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestRefusedStateDirectory(t *testing.T) {
 	if _, err := s.ready(); err == nil {
 		t.Fatal("the directory was accepted")
 	}
-	if last := s.offered(); len(last.GetAttributes()) != 0 {
+	if last := s.offered(); len(last.Attributes) != 0 {
 		t.Errorf("read through a link: %v", last)
 	}
 	s.saveOffered(s.fingerprint())
@@ -62,7 +62,7 @@ func TestOfferedReplacesALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.configure(nil)
-	if last := s.offered(); len(last.GetAttributes()) != 0 {
+	if last := s.offered(); len(last.Attributes) != 0 {
 		t.Errorf("read through a link: %v", last)
 	}
 	name := prefix + ".network.storage"
@@ -70,7 +70,7 @@ func TestOfferedReplacesALink(t *testing.T) {
 	if data, err := os.ReadFile(target); err != nil || string(data) != `["driver.allocnet.network.x"]` {
 		t.Errorf("the target of the link: %s, %v", data, err)
 	}
-	if _, ok := s.offered().GetAttributes()[name]; !ok {
+	if _, ok := s.offered().Attributes[name]; !ok {
 		t.Error("what was offered is not remembered")
 	}
 }

@@ -39,7 +39,7 @@ func TestRootFurtherFields(t *testing.T) {
 	if r := e.requests[0]; r.ID != "a1" || r.Task != "net" || r.Netns != own || r.Networks[0].Name != "storage" || r.Identity.Job != "db" {
 		t.Errorf("asked for %+v", r)
 	}
-	config := started.GetHandle().GetConfig()
+	config := started.Handle.Config
 	if !bytes.Equal(config.ProtoReflect().GetUnknown(), further) || !bytes.Equal(config.GetResources().ProtoReflect().GetUnknown(), further) {
 		t.Errorf("the handle lacks fields that Nomad sent: %v", config)
 	}

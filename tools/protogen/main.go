@@ -7,7 +7,8 @@
 // Usage: go run -C tools/protogen . ROOT OUT FILE...
 //
 // The files are relative to ROOT, and so are their imports. Each generated file has the
-// path of its source, in OUT. What the generator calls deprecated is left out.
+// path of its source, in OUT. What the generator calls deprecated is left out, and so are the
+// getters of messages that a plugin only sends.
 package main
 
 import (
@@ -54,7 +55,7 @@ func run(args []string) error {
 }
 
 // compile returns what the generator is asked for: the files, after what they import.
-func compile(root string, files []string) ([]byte, error) {
+func compile(root string, files []string) (*pluginpb.CodeGeneratorRequest, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{root}}),
 		SourceInfoMode: protocompile.SourceInfoStandard, // comments
@@ -68,7 +69,7 @@ func compile(root string, files []string) ([]byte, error) {
 	for _, file := range compiled {
 		request.ProtoFile = appendFile(request.ProtoFile, seen, file)
 	}
-	return proto.Marshal(request)
+	return request, nil
 }
 
 // appendFile appends a file that was not seen, after what it imports.
@@ -87,11 +88,14 @@ func appendFile(all []*descriptorpb.FileDescriptorProto, seen map[string]bool, f
 const generator = "protoc-gen-go"
 
 // generate writes what the generator answers.
-func generate(request []byte, out string) error {
-	cmd := exec.Command("go", "tool", generator)
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
-	data, err := cmd.Output()
+func generate(request *pluginpb.CodeGeneratorRequest, out string) error {
+	data, err := proto.Marshal(request)
 	if err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "tool", generator)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(data), os.Stderr
+	if data, err = cmd.Output(); err != nil {
 		return err
 	}
 	var response pluginpb.CodeGeneratorResponse
@@ -106,7 +110,7 @@ func generate(request []byte, out string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		content, err := withoutDeprecated(file.GetContent())
+		content, err := withoutUnused(file.GetContent(), received(request.ProtoFile))
 		if err != nil {
 			return fmt.Errorf("%s: %w", file.GetName(), err)
 		}
@@ -117,8 +121,36 @@ func generate(request []byte, out string) error {
 	return nil
 }
 
-// withoutDeprecated leaves out what is generated for programs of before 2020, and what it alone uses.
-func withoutDeprecated(source string) ([]byte, error) {
+// received are the names of the messages that a plugin gets: requests, and what is in them.
+func received(files []*descriptorpb.FileDescriptorProto) map[string]bool {
+	messages := map[string]*descriptorpb.DescriptorProto{}
+	for _, file := range files {
+		for _, m := range file.MessageType {
+			messages["."+file.GetPackage()+"."+m.GetName()] = m
+		}
+	}
+	names := map[string]bool{}
+	var add func(path string)
+	add = func(path string) {
+		m := messages[path]
+		if m == nil || names[m.GetName()] {
+			return
+		}
+		names[m.GetName()] = true
+		for _, field := range m.Field {
+			add(field.GetTypeName())
+		}
+	}
+	for path := range messages {
+		if strings.HasSuffix(path, "Request") {
+			add(path)
+		}
+	}
+	return names
+}
+
+// withoutUnused leaves out what is generated for programs of before 2020, what it alone uses, and getters of messages that are not received.
+func withoutUnused(source string, received map[string]bool) ([]byte, error) {
 	source = strings.Replace(source, "\tsync \"sync\"\n", "", 1)
 	file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -127,7 +159,7 @@ func withoutDeprecated(source string) ([]byte, error) {
 	var kept strings.Builder
 	begin := file.FileStart
 	for _, d := range file.Decls {
-		if from, is := deprecated(d); is {
+		if from, is := unused(d, received); is {
 			kept.WriteString(source[begin-file.FileStart : from-file.FileStart])
 			begin = d.End()
 		}
@@ -136,12 +168,16 @@ func withoutDeprecated(source string) ([]byte, error) {
 	return format.Source([]byte(kept.String()))
 }
 
-// deprecated tells whether a declaration is, and where it begins.
-func deprecated(d ast.Decl) (from token.Pos, is bool) {
+// unused tells whether a declaration is, and where it begins.
+func unused(d ast.Decl, received map[string]bool) (from token.Pos, is bool) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
 		if strings.Contains(d.Doc.Text(), "Deprecated: ") {
 			return d.Doc.Pos(), true
+		}
+		if d.Recv != nil && strings.HasPrefix(d.Name.Name, "Get") {
+			of, ok := d.Recv.List[0].Type.(*ast.StarExpr)
+			return d.Pos(), ok && !received[fmt.Sprint(of.X)]
 		}
 		return d.Pos(), strings.HasSuffix(d.Name.Name, "_rawDescGZIP")
 	case *ast.GenDecl:

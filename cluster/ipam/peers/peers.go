@@ -14,15 +14,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/cluster/follow"
 	"github.com/allocnet/allocnet/cluster/ipam"
 )
 
 // pause is between the beginnings of two listings: what changes meanwhile is read at once.
 const pause = 500 * time.Millisecond
-
-// mostDoubted is how many contents are read again after each listing that did not change. A listing
-// waits for 10 s: all hosts doubt at the same time, and the servers have just come back.
-const mostDoubted = 16
 
 // Options are what Peers need.
 type Options struct {
@@ -38,20 +35,13 @@ type Options struct {
 // Peers follow the blocks of one pool. They are not for concurrent use.
 type Peers struct {
 	o Options
-	// index is that of the last listing whose contents were all read. 0: there is none.
-	index uint64
-	// isCurrent: no listing has failed since that one.
-	isCurrent bool
 	// listed is when the last listing began.
-	listed time.Time
-	// entries are what was read, by path.
-	entries map[string]entry
+	listed  time.Time
+	entries *follow.Entries[entry]
 }
 
-// entry is what was read at a path, without the rest of the content, which another host wrote and
-// which may be huge.
+// entry is what is kept of a content, which another host wrote and which may be huge.
 type entry struct {
-	index uint64
 	// owner is the owner's instance. Empty: the content is of no use.
 	owner string
 	block ipam.Block
@@ -59,14 +49,14 @@ type entry struct {
 	remote Remote
 	// err is why packets cannot be sent to the owner.
 	err error
-	// doubted: the store has not answered since it was read.
-	doubted bool
 }
 
 // New returns the blocks of a pool. It reads nothing.
 func New(o Options) *Peers {
 	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
-	return &Peers{o: o, entries: map[string]entry{}}
+	p := &Peers{o: o}
+	p.entries = follow.New(ipam.BlocksPrefix(o.Config.Pool), func(path string) bool { return p.checkPath(path) == nil }, p.decode)
+	return p
 }
 
 // Next waits until blocks of the pool change in the store, or for a while (at most 10 s), and
@@ -74,45 +64,29 @@ func New(o Options) *Peers {
 // together. After an error, what it returned before is still the best that is known.
 func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 	store, host, err := p.o.Open()
+	if err == nil {
+		err = p.list(ctx, store)
+	}
 	if err != nil {
-		p.doubt()
+		p.entries.Doubt()
 		return Blocks{}, err
 	}
-	r := reader{stale: ipam.Stale(store), now: store}
-	listing, err := p.list(ctx, r)
-	if err != nil {
-		p.doubt()
+	if err := p.entries.Read(ctx, store, p.listed); err != nil {
 		return Blocks{}, err
 	}
-	if err := p.read(ctx, r, listing.Entries); err != nil {
-		return Blocks{}, err
-	}
-	p.index, p.isCurrent = listing.Index, true
 	return p.blocks(host), nil
 }
 
 // list lists the blocks, once it is their turn, and notices a store that was restored.
-func (p *Peers) list(ctx context.Context, r reader) (ipam.Listing, error) {
+func (p *Peers) list(ctx context.Context, store ipam.Store) error {
 	if err := p.waitForTurn(ctx); err != nil {
-		return ipam.Listing{}, err
+		return err
 	}
-	listing, err := r.list(ctx, ipam.BlocksPrefix(p.o.Config.Pool), p.index, p.isCurrent)
-	if err == nil && listing.Index < p.index {
+	isRestored, err := p.entries.List(ctx, store)
+	if isRestored {
 		p.o.Logger.Warn("the store was restored from a snapshot: all blocks are read again", "pool", p.o.Config.Pool)
-		p.index, p.isCurrent, p.entries = 0, false, map[string]entry{}
 	}
-	return listing, err
-}
-
-// doubt lets all contents be read again, a few at a time. A store that has not answered may have been
-// restored on new servers, which count on from the snapshot's index: an index may be that of another
-// content.
-func (p *Peers) doubt() {
-	p.isCurrent = false
-	for path, e := range p.entries {
-		e.doubted = true
-		p.entries[path] = e
-	}
+	return err
 }
 
 // waitForTurn waits until another listing may begin.
@@ -126,32 +100,6 @@ func (p *Peers) waitForTurn(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// read makes the entries those of a listing. What was read before an error stays.
-func (p *Peers) read(ctx context.Context, r reader, listed []ipam.Entry) error {
-	next := make(map[string]entry, len(listed))
-	var changed []ipam.Entry
-	doubted := 0
-	for _, e := range listed {
-		known, ok := p.entries[e.Path]
-		if ok && known.index == e.Index {
-			next[e.Path] = known
-			if known.doubted && doubted < mostDoubted && p.checkPath(e.Path) == nil {
-				changed, doubted = append(changed, e), doubted+1
-			}
-		} else if err := p.checkPath(e.Path); err != nil {
-			next[e.Path] = entry{index: e.Index, err: err}
-		} else {
-			changed = append(changed, e)
-		}
-	}
-	contents, err := r.readAll(ctx, changed)
-	for _, got := range contents {
-		next[got.Path] = p.decode(got)
-	}
-	p.entries = next
-	return err
 }
 
 // checkPath requires the path of a block of the pool: no other one is read.
@@ -172,9 +120,9 @@ func (p *Peers) decode(got ipam.Entry) entry {
 		err = fmt.Errorf("the content is that of the block %s", c.Block)
 	}
 	if err != nil {
-		return entry{index: got.Index, err: err}
+		return entry{err: err}
 	}
-	e := entry{index: got.Index, owner: c.Host.Instance, block: c.Block}
+	e := entry{owner: c.Host.Instance, block: c.Block}
 	if e.err = errors.Join(checkHost(c.Host), c.Endpoint.Validate()); e.err == nil {
 		e.remote = Remote{c.Block, c.Host, c.Endpoint, got.Index}
 	}
@@ -197,7 +145,14 @@ func checkHost(h ipam.Host) error {
 // blocks returns what the entries are to a host.
 func (p *Peers) blocks(host ipam.Host) Blocks {
 	var b Blocks
-	for path, e := range p.entries {
+	for path := range p.entries.Listed {
+		known, isRead := p.entries.Known[path]
+		e := known.Content
+		if err := p.checkPath(path); err != nil {
+			e.err = err
+		} else if !isRead { // it is gone since it was listed
+			continue
+		}
 		switch {
 		case e.owner != "" && e.owner == host.Instance:
 			b.Own = append(b.Own, e.block)

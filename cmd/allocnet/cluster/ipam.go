@@ -90,14 +90,14 @@ func configsOf(s *cli.Settings, args []string) (found []*ipam.Config, broken map
 		if len(found)+len(broken) > 0 {
 			return found, broken, nil
 		}
-		return nil, nil, cli.Usage(fmt.Errorf("no network in %s uses allocnet-ipam", s.ConfDir))
+		return nil, nil, cli.Usage(fmt.Errorf("no network in %s uses allocnet-ipam", strings.Join(s.ConfDirs(), ", ")))
 	}
 	if err := broken[args[0]]; err != nil {
 		return nil, nil, err
 	}
 	i := slices.IndexFunc(found, func(c *ipam.Config) bool { return c.Pool == args[0] })
 	if i < 0 {
-		return nil, nil, cli.Usage(fmt.Errorf("no network in %s uses a pool %q of allocnet-ipam; there are %s", s.ConfDir, args[0], cmp.Or(strings.Join(poolsOf(found), ", "), "none")))
+		return nil, nil, cli.Usage(fmt.Errorf("no network in %s uses a pool %q of allocnet-ipam; there are %s", strings.Join(s.ConfDirs(), ", "), args[0], cmp.Or(strings.Join(poolsOf(found), ", "), "none")))
 	}
 	return found[i : i+1], nil, nil
 }

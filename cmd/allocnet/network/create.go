@@ -82,9 +82,6 @@ func newNetworkCreate(s *cli.Settings) *cobra.Command {
 }
 
 func (c *creation) run(cmd *cobra.Command, s *cli.Settings) error {
-	if len(s.ConfDirs()) == 0 {
-		return cli.Usage(fmt.Errorf("--conf-dir %q: want a directory", s.ConfDir))
-	}
 	if !c.dryRun {
 		unlock, err := cniconf.Lock(cmd.Context(), s.ConfDirs()[0])
 		if err != nil {

@@ -54,6 +54,15 @@ func (f filteredJSON) String() string {
 	return "no other filter of this host drops it"
 }
 
+// passesBeside tells whether the packets of a flow do not pass this host, as those between an attachment that is kept apart inside and what is not on it.
+func (t *traffic) passesBeside(f isolation.Flow) bool {
+	isInside := func(e isolation.End) bool {
+		m := e.Member(t.members)
+		return m != nil && m.Inside
+	}
+	return (isInside(f.From) || isInside(f.To)) && !f.From.Host && !f.To.Host && f.From.Link == "" && f.To.Link == ""
+}
+
 // crossing is a flow as the filters of this host see it.
 func (t *traffic) crossing(f isolation.Flow) forwarding.Flow {
 	c := forwarding.Flow{

@@ -127,7 +127,10 @@ func (q *flowQuestion) attached(a *hook.Allocation, iface string) (named, error)
 		if m == nil {
 			return named{}, cli.Usage(fmt.Errorf("%s@%s, network %s: its packets do not pass this host, or it is not attached: nothing is known of its traffic", a.ID, n.Interface, n.Network))
 		}
-		found := named{gateways: n.Gateways}
+		found := named{}
+		if !m.Inside { // else these are other machines
+			found.gateways = n.Gateways
+		}
 		for _, address := range m.Addresses {
 			found.ends = append(found.ends, isolation.EndOf(*m, address))
 		}

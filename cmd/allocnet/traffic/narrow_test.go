@@ -38,10 +38,10 @@ func TestNarrowed(t *testing.T) {
 	lock.Unlock()
 	for args, want := range map[string]string{
 		"web-1 narrow-1:5432":        "0 allowed web-1@net0 (10.0.0.5) to narrow-1@net0 (10.0.0.7), 5432/tcp rule 8",
-		"web-1 narrow-1:80":          "4 denied web-1@net0 (10.0.0.5) to narrow-1@net0 (10.0.0.7), 80/tcp rule 0 the job of the destination narrows its ingress to everything 5432/tcp",
+		"web-1 narrow-1:80":          "4 denied web-1@net0 (10.0.0.5) to narrow-1@net0 (10.0.0.7), 80/tcp rule 0 the job of the destination narrows its ingress to 5432/tcp",
 		"host narrow-1:80":           "0 allowed this host (10.1.0.1) to narrow-1@net0 (10.0.0.7), 80/tcp rule 4",
 		"narrow-1 192.0.2.7:443":     "0 allowed narrow-1@net0 (10.0.0.7) to 192.0.2.7, 443/tcp rule 8",
-		"narrow-1 192.0.2.7:444":     "4 denied narrow-1@net0 (10.0.0.7) to 192.0.2.7, 444/tcp rule 0 the job of the source narrows its egress to 192.0.2.0/24 443/tcp, everything 53/udp 53/tcp",
+		"narrow-1 192.0.2.7:444":     "4 denied narrow-1@net0 (10.0.0.7) to 192.0.2.7, 444/tcp rule 0 the job of the source narrows its egress to 192.0.2.0/24 443/tcp, 53/udp 53/tcp",
 		"198.51.100.1 host:8008/tcp": "0 allowed 198.51.100.1 to narrow-1@net0 (10.0.0.7), 5432/tcp rule 3",
 	} {
 		code, out, errs := runs(t, append([]string{"policy", "test", "--rules", rules}, strings.Fields(args)...)...)
@@ -55,14 +55,14 @@ func TestNarrowed(t *testing.T) {
 	}
 	_, out, _ = runs(t, "policy", "show", "--rules", rules, "narrow-1")
 	if got := strings.Join(strings.Fields(out), " "); !strings.Contains(got, `net0 of narrow-1, network open, isolation none, narrowed PEER PORTS BY `+
-		`reached by denied everything but this host, everything 5432/tcp - ingress of the job `+
+		`reached by denied everything but this host, 5432/tcp - ingress of the job `+
 		`reached by allowed everything 127.0.0.1:8008->5432/tcp published ports reached by allowed this host`) ||
-		!strings.Contains(got, "reaches denied everything but 192.0.2.0/24 443/tcp, everything 53/udp 53/tcp - egress of the job") {
+		!strings.Contains(got, "reaches denied everything but 192.0.2.0/24 443/tcp, 53/udp 53/tcp - egress of the job") {
 		t.Errorf("one: %s", got)
 	}
 	code, out, _ := runs(t, "policy", "show", "--rules", rules, "narrow-1", "--json")
 	var all trafficJSON
-	if err := json.Unmarshal([]byte(out), &all); err != nil || code != cli.ExitDone || all.Attachments[0].Ingress != "everything 5432/tcp" || all.Attachments[0].Egress != "192.0.2.0/24 443/tcp, everything 53/udp 53/tcp" {
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != cli.ExitDone || all.Attachments[0].Ingress != "5432/tcp" || all.Attachments[0].Egress != "192.0.2.0/24 443/tcp, 53/udp 53/tcp" {
 		t.Errorf("exit code %d, %v: %s", code, err, out)
 	}
 }

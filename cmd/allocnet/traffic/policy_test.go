@@ -191,7 +191,7 @@ reached by allowed this host - it is on this host
 reached by denied attachments of its network - isolation "strict" of network "db"
 reached by denied attachments of other networks - isolation "strict" of network "db"
 reached by denied everything else - isolation "strict" of network "db"
-reaches denied everything but 192.0.2.0/24, everything 53/udp 53/tcp - egress "dev" (RULES:9)
+reaches denied everything but 192.0.2.0/24, 53/udp 53/tcp - egress "dev" (RULES:9)
 reaches denied attachments of its network - isolation "strict" of network "db"
 reaches denied attachments of other networks - isolation "strict" of network "db"
 reaches allowed this host, and everything else - isolation "strict" of network "db"
@@ -212,6 +212,29 @@ net1 of db-2, network six, isolation network`; code != cli.ExitDone || !strings.
 	}
 	if code, out := show("none"); code != cli.ExitNotSetUp {
 		t.Errorf("an unknown allocation: exit code %d, %s", code, out)
+	}
+}
+
+// TestPolicyInside: attachments that are kept apart inside are shown as such, and their traffic is told without the filters of the host.
+func TestPolicyInside(t *testing.T) {
+	rules := policyHost(t)
+	const lan = `{"cniVersion": "1.0.0", "name": "lan", "allocnet": {"isolation": "strict", "enforce": "inside"}, "plugins": [{"type": "macvlan"}]}`
+	if err := os.WriteFile(filepath.Join(os.Getenv("ALLOCNET_CONF_DIR"), "lan.conflist"), []byte(lan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"show":                            "web-1 net1 lan strict, inside web reaches db",
+		"show web-1":                      "net1 of web-1, network lan, isolation strict, inside",
+		"test 198.51.100.1 web-1@net1:80": `denied 198.51.100.1 to web-1@net1 (10.9.0.5), 80/tcp rule 7 network "lan" has the isolation "strict": nothing else reaches its attachments filters no other filter`,
+		"test host web-1@net1:80":         "denied this host to web-1@net1 (10.9.0.5), 80/tcp rule 7",
+		"test db-1 web-1@net1:80":         "denied db-1@net0 (10.1.0.5) to web-1@net1 (10.9.0.5), 80/tcp rule 5",
+		"test web-1@net1 198.51.100.1:80": "allowed web-1@net1 (10.9.0.5) to 198.51.100.1, 80/tcp rule 8",
+		"test web-1@net1 db-1:5432":       "denied web-1@net1 (10.9.0.5) to db-1@net0 (10.1.0.5), 5432/tcp rule 7",
+	} {
+		_, out, errs := runs(t, append([]string{"policy", strings.Fields(args)[0], "--rules", rules}, strings.Fields(args)[1:]...)...)
+		if got := strings.Join(strings.Fields(out+errs), " "); !strings.Contains(got, want) {
+			t.Errorf("%s: got\n%s\nwant %s", args, got, want)
+		}
 	}
 }
 

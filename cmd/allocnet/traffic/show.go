@@ -25,7 +25,7 @@ ID begins with them.
 
 A rule that selects no attachment of this host, and none that is known on another one, is
 listed: its names may be mistyped, or of allocations that do not run. Networks whose packets
-do not pass the host, such as macvlan, have no isolation. What other filters of the host drop
+do not pass the host, such as macvlan, have no isolation but "inside". What other filters of the host drop
 is not examined, but by "allocnet policy test".`
 
 // attachmentTraffic is an attachment with what passes.
@@ -35,6 +35,8 @@ type attachmentTraffic struct {
 	Network    string `json:"network"`
 	// Isolation is empty for an attachment whose packets do not pass the host.
 	Isolation isolation.Level `json:"isolation,omitempty"`
+	// Inside is whether it is kept apart in its namespace, against tasks that may not change that.
+	Inside bool `json:"inside,omitempty"`
 	// Ingress and Egress are what the job leaves of the traffic. Empty: all.
 	Ingress string `json:"ingress,omitempty"`
 	Egress  string `json:"egress,omitempty"`
@@ -120,7 +122,7 @@ func (t *traffic) of(id string, n hook.Attachment, inFull bool) attachmentTraffi
 	if m == nil {
 		return one
 	}
-	one.Isolation, one.Rules = m.Level, t.rules.Selecting(*m)
+	one.Isolation, one.Inside, one.Rules = m.Level, m.Inside, t.rules.Selecting(*m)
 	if m.Ingress != nil {
 		one.Ingress = m.Ingress.String()
 	}
@@ -128,7 +130,10 @@ func (t *traffic) of(id string, n hook.Attachment, inFull bool) attachmentTraffi
 		one.Egress = m.Egress.String()
 	}
 	if inFull {
-		one.ReachedBy, one.Reaches = withPublished(isolation.ReachedBy(t.rules, *m), *m, n.Ports), isolation.Reaches(t.rules, *m)
+		one.ReachedBy, one.Reaches = isolation.ReachedBy(t.rules, *m), isolation.Reaches(t.rules, *m)
+		if !m.Inside {
+			one.ReachedBy = withPublished(one.ReachedBy, *m, n.Ports)
+		}
 	}
 	return one
 }
@@ -157,10 +162,14 @@ func (t *traffic) unused() []string {
 
 // isolation is how it is kept apart, in words.
 func (a attachmentTraffic) isolation() string {
-	if a.Ingress+a.Egress != "" {
-		return string(a.Isolation) + ", narrowed"
+	text := string(a.Isolation)
+	if a.Inside {
+		text += ", inside"
 	}
-	return string(a.Isolation)
+	if a.Ingress+a.Egress != "" {
+		text += ", narrowed"
+	}
+	return text
 }
 
 func printIsolation(w io.Writer, on cli.Terminal, all trafficJSON) error {

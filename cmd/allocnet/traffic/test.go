@@ -92,9 +92,11 @@ func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, filters f
 	d, filtered := isolation.Decision{Allowed: true, Text: "it stays inside of the allocation: the host does not see it"}, filteredJSON{Verdict: filtersPass}
 	if !t.staysInside(f) {
 		d = isolation.Decide(t.rules, t.members, f)
-		crossing := t.crossing(f)
-		crossing.Asked = asked
-		filtered = filteredBy(filters(cmd.Context()).FateOf(crossing))
+		if !t.passesBeside(f) {
+			crossing := t.crossing(f)
+			crossing.Asked = asked
+			filtered = filteredBy(filters(cmd.Context()).FateOf(crossing))
+		}
 	}
 	tested := testedJSON{
 		Allowed: d.Allowed, From: t.name(f.From), To: t.name(f.To), Port: portText(f.Protocol, f.Port), Published: f.Published,

@@ -104,6 +104,9 @@ func addOnce(ctx, abort context.Context, o *operation.Operation, a *state.Attach
 		if err := recordBegun(abort, o, a); err != nil {
 			return err
 		}
+		if err := isolate.Close(ctx, o, *a); err != nil {
+			return err
+		}
 		result, err = c.CNI.AddNetworkList(ctx, c.List, o.RuntimeConf(*a, list, path))
 		return err
 	})

@@ -218,6 +218,8 @@ func facts(e *operation.Env, host plan.Host) plan.Facts {
 		PluginDirs: e.Config.PluginDirs,
 		Host:       host,
 		Record:     e.Store.Read,
+
+		PublishedAddresses: e.Config.PublishedAddresses,
 		UnpinnedMTU: func(bridge string) int {
 			return step.UnpinnedMTU(context.Background(), e.Store, e.Config.Logger, bridge, "", "")
 		},

@@ -107,7 +107,7 @@ type Config struct {
 // WithDefaults returns the configuration with the defaults of what it lacks.
 func (c Config) WithDefaults() Config {
 	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = []string{cniconf.DefaultDir}
+		c.ConfDirs = cniconf.DefaultDirs()
 	}
 	if c.Catalog == nil {
 		dirs := c.ConfDirs
@@ -235,6 +235,26 @@ func (c Config) Resolve(names []string) ([]*cniconf.Network, error) {
 		}
 	}
 	return networks, nil
+}
+
+// PublishedAddresses returns the addresses that networks publish ports on, with the file of the network. A network whose rules cannot
+// be read is left out: nothing is attached to it, so no port is published there.
+func (c Config) PublishedAddresses() (map[netip.Addr]string, error) {
+	catalog, err := c.Catalog()
+	if err != nil {
+		return nil, err
+	}
+	found := map[netip.Addr]string{}
+	for _, n := range catalog.Networks {
+		rules, err := policy.Of(n)
+		if err != nil || rules.PublishAddress == nil {
+			continue
+		}
+		for _, address := range rules.PublishAddress.Addresses.Addresses() {
+			found[address] = n.Path
+		}
+	}
+	return found, nil
 }
 
 // FileOf returns the file of a network for messages.

@@ -81,7 +81,7 @@ func (x executor) Supports(list *libcni.NetworkConfigList, pluginDirs []string) 
 
 func (x executor) Chain(a state.Attachment, r *remedy.Repair, seams plugin.Seams) Chain {
 	if seams.Lease == nil {
-		seams.Lease = &plugin.Lease{Recorded: a.DHCP}
+		seams.Lease = &plugin.Lease{Recorded: a.Leased()}
 	}
 	return &inprocess.Chain{OwnIPAM: linked.Type(x.connect), Repair: r, IPTables: rules.Kind(a.IPTables), RuleHandles: a.RuleHandles, Fresh: isFresh(a), IPv6Off: a.IPv6Off, Seams: seams}
 }

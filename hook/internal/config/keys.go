@@ -52,7 +52,7 @@ func (c Config) CheckKeys(n *cniconf.Network) error {
 }
 
 // Warnings returns what is wrong with a network and does not keep it from being attached: keys
-// that its plugins, which are executed, may not know.
+// that its plugins, which are executed, may not know, and addresses without routes.
 func (c Config) Warnings(n *cniconf.Network) []string {
 	mistakes, err := c.WithDefaults().mistakes(n)
 	if err != nil || c.CheckKeys(n) != nil {
@@ -62,7 +62,7 @@ func (c Config) Warnings(n *cniconf.Network) []string {
 	for _, m := range mistakes {
 		warnings = append(warnings, m.Error()+" (the plugin is executed, and may ignore the key)")
 	}
-	return warnings
+	return append(warnings, warnRouteless(n)...)
 }
 
 // mistakes returns those in the keys of the network's plugins, which are looked for once.

@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/errdefs"
@@ -27,4 +28,14 @@ func (c Config) checkLease(n *cniconf.Network, options policy.Source) error {
 		return errdefs.As(errdefs.Refused, fmt.Errorf("routing %q in %s: a lease of DHCP may change the addresses: want other \"ipam\", or no routing", options.Routing, n.Path))
 	}
 	return nil
+}
+
+// warnRouteless warns of addresses by DHCPv6, which come without routes, on a network that takes none from routers.
+func warnRouteless(n *cniconf.Network) []string {
+	options, err := policy.Of(n)
+	has := func(is func(cniconf.Plugin) bool) bool { return slices.ContainsFunc(n.Chain(), is) }
+	if err != nil || options.AcceptRA || !has(cniconf.Plugin.LeasesIPv6) || has(cniconf.Plugin.SetsAcceptRA) {
+		return nil
+	}
+	return []string{`ipam.families has "ipv6", and DHCPv6 gives no routes: its addresses reach nothing without "allocnet": {"acceptRA": true}, or routes by other means`}
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/exhaustive"
@@ -64,44 +63,75 @@ func generatedConditions() []string {
 	return slices.Compact(all)
 }
 
+// nftErrors returns what nft says to conditions of rules, each by itself; empty: it takes them. It asks no server of DNS.
+func nftErrors(t *testing.T, all []string) (answers []string) {
+	t.Helper()
+	unconnected, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unconnected.Close()
+	nft := func(stdin string, args ...string) (out string, err error) {
+		err = unconnected.Do(func() error {
+			cmd := exec.CommandContext(t.Context(), "nft", args...)
+			cmd.Stdin = strings.NewReader(stdin)
+			data, err := cmd.CombinedOutput()
+			out = string(data)
+			return err
+		})
+		return out, err
+	}
+	const table = "table inet t { set addresses { type ipv4_addr; }; set recent { type ipv4_addr; flags dynamic,timeout; size 9; }\nchain c { type nat hook prerouting priority 0; }; }"
+	if out, err := nft(table, "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const ended = "ended\n" // no command, which nft says with its text
+	for len(answers) < len(all) {
+		var commands strings.Builder
+		for _, conditions := range all[len(answers):] {
+			commands.WriteString("add rule inet t c " + conditions + " fib daddr type local accept\n" + ended)
+		}
+		out, err := nft(commands.String(), "--check", "--interactive")
+		parts := strings.Split(out, ended)
+		for _, answer := range parts[:len(parts)-1] {
+			if strings.Count(answer, "Error: ") == 1 { // that it has ended
+				answer = ""
+			}
+			answers = append(answers, answer)
+		}
+		if len(answers) < len(all) {
+			if err == nil {
+				t.Fatalf("nft answers to %d of %d conditions: %s", len(answers), len(all), out)
+			}
+			answers = append(answers, "nft ends: "+parts[len(parts)-1]) // by an assertion
+		}
+	}
+	return answers
+}
+
 // TestRootHostNamesOfNFT: of generated conditions those are refused that nft would have looked up, and no others. What it refuses itself,
 // without a look-up, may be refused.
 func TestRootHostNamesOfNFT(t *testing.T) {
 	roottest.Require(t)
-	unconnected, err := netns.New() // no server of DNS answers
-	if err != nil {
-		t.Fatal(err)
-	}
-	var accepted, lookedUp atomic.Int32
-	t.Cleanup(func() {
-		_ = unconnected.Close()
-		if accepted.Load() == 0 || lookedUp.Load() == 0 {
-			t.Errorf("nft accepts %d of them, and looks up %d", accepted.Load(), lookedUp.Load())
+	all := exhaustive.Of(t, generatedConditions())
+	accepted, lookedUp := 0, 0
+	answers := nftErrors(t, all)
+	for i, conditions := range all {
+		name, isLookedUp := hostName(strings.Fields(conditions)), false
+		switch {
+		case answers[i] == "":
+			accepted++
+		case strings.Contains(answers[i], "Could not resolve hostname") && !strings.Contains(answers[i], "Address family for hostname not supported"):
+			lookedUp++
+			isLookedUp = true
+		default:
+			continue
 		}
-	})
-	for _, conditions := range generatedConditions() {
-		exhaustive.Run(t, conditions, func(t *testing.T) {
-			t.Parallel()
-			name, out := hostName(strings.Fields(conditions)), []byte(nil)
-			err := unconnected.Do(func() (err error) {
-				nft := exec.CommandContext(t.Context(), "nft", "-c", "-f", "-")
-				nft.Stdin = strings.NewReader("table inet t { set addresses { type ipv4_addr; }; set recent { type ipv4_addr; flags dynamic,timeout; size 9; }\n" +
-					"chain c { type nat hook prerouting priority 0; " + conditions + " fib daddr type local accept\n}; }\n")
-				out, err = nft.CombinedOutput()
-				return err
-			})
-			isLookedUp := strings.Contains(string(out), "Could not resolve hostname") && !strings.Contains(string(out), "Address family for hostname not supported")
-			switch {
-			case err == nil:
-				accepted.Add(1)
-			case isLookedUp:
-				lookedUp.Add(1)
-			default:
-				return
-			}
-			if isLookedUp != (name != "") {
-				t.Errorf("the host name is %q, nft: %v: %s", name, err, out)
-			}
-		})
+		if isLookedUp != (name != "") {
+			t.Errorf("%s: the host name is %q, nft: %s", conditions, name, answers[i])
+		}
+	}
+	if accepted == 0 || lookedUp == 0 {
+		t.Errorf("nft accepts %d of %d, and looks up %d", accepted, len(all), lookedUp)
 	}
 }

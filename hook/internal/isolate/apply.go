@@ -8,6 +8,8 @@
 // attachment is (state.Isolation), which is on record before the host gets anything for it; of attachments on other hosts, what the agent has
 // learned (state.Learned). A lock holds both together: while the
 // host gets all of it anew, no attachment adds or removes its own.
+//
+// Attachments without an end on the host are kept apart in the namespaces of their allocations (inside.go), each of which knows all other attachments.
 package isolate
 
 import (
@@ -87,13 +89,18 @@ func (h host) apply(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	return h.applyLocked(ctx)
+}
+
+// applyLocked is apply for a caller that holds the lock.
+func (h host) applyLocked(ctx context.Context) error {
 	w, inForce, mistake := h.load()
 	if mistake != nil && inForce == nil {
 		return mistake
 	}
 	members, unread := h.recorded(ctx, w.Levels)
 	if unread != nil {
-		lacks, err := h.config.Filter.Lacks(ctx, filter.State{Rules: w.Rules, Members: members})
+		lacks, err := h.config.Filter.Lacks(ctx, filter.State{Rules: w.Rules, Members: onHost(members)})
 		if err != nil || len(lacks) == 0 { // without those that are unknown, these would not be kept apart any more
 			return errors.Join(mistake, fmt.Errorf("isolation stays as it is: %w", unread), err)
 		}
@@ -140,7 +147,8 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 		if inForce == nil {
 			return nil
 		}
-		if err := h.config.Filter.Apply(ctx, func() (filter.State, error) { return filter.State{}, nil }); err != nil {
+		err := h.config.Filter.Apply(ctx, func() (filter.State, error) { return filter.State{}, nil })
+		if err := errors.Join(err, h.enforceInside(ctx, w, inForce)); err != nil {
 			return err
 		}
 		return h.store.Isolation().SetInForce(nil, nil)
@@ -151,9 +159,10 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 		}
 	}
 	remotes, _ := h.learned()
-	return h.config.Filter.Apply(ctx, func() (filter.State, error) { // nothing is recorded meanwhile that the host would have to know
-		return filter.State{Rules: w.Rules, Members: slices.Concat(members, membersOf(remotes))}, nil
+	err := h.config.Filter.Apply(ctx, func() (filter.State, error) { // nothing is recorded meanwhile that the host would have to know
+		return filter.State{Rules: w.Rules, Members: slices.Concat(onHost(members), membersOf(remotes))}, nil
 	})
+	return errors.Join(err, h.enforceInside(ctx, w, inForce))
 }
 
 // isNeeded tells whether anything is kept from any of the members.
@@ -169,33 +178,48 @@ func (w wanted) isNeeded(members []filter.Member) bool {
 // recorded returns all that are on record and in this boot. The error is that of records that cannot be read, of which nothing is
 // known.
 func (h host) recorded(ctx context.Context, levels networkLevels) (members []filter.Member, unread error) {
-	unread = h.each(ctx, levels, func(_ state.Allocation, _ state.Attachment, m filter.Member) { members = append(members, m) })
+	unread = h.each(ctx, func(r *recordedMember) {
+		if m, ok := r.at(levels); ok {
+			members = append(members, m)
+		}
+	})
 	return members, unread
 }
 
-// each calls a function for each of recorded.
-func (h host) each(ctx context.Context, levels networkLevels, do func(state.Allocation, state.Attachment, filter.Member)) (unread error) {
+// onHost returns those that have an end on the host.
+func onHost(members []filter.Member) []filter.Member {
+	return slices.DeleteFunc(slices.Clone(members), func(m filter.Member) bool { return m.Inside })
+}
+
+// latest is what was read of records last: an agent needs all for the first attachment of each kind, and few have changed since.
+var latest state.Kept[[]recordedMember]
+
+// each calls a function for each attachment that is on record and of this boot.
+func (h host) each(ctx context.Context, do func(*recordedMember)) error {
 	boot, err := state.BootID()
 	if err != nil {
 		return err
 	}
-	for record, err := range h.store.List(ctx) {
-		if err != nil {
-			unread = errors.Join(unread, err)
-			continue
-		}
+	var damaged error
+	unread := latest.Each(ctx, h.store, func(record state.Record) (all []recordedMember, isOfRecord bool) {
 		if before := record.Allocation.BootID; before != "" && before != boot {
-			continue
+			return nil, true
 		}
+		isOfRecord = len(record.Attachments) > 0 && len(record.Damaged) == 0
 		o := operation.NewOperation(h.config, h.store, record)
-		unread = errors.Join(unread, o.LoadFromCache())
+		damaged = errors.Join(damaged, o.LoadFromCache())
 		for _, a := range o.Record.Attachments {
-			if m, ok := member(o.Record.Allocation, a, levels); ok {
-				do(o.Record.Allocation, a, m)
+			if m, ok := recordedOf(o.Record.Allocation, a); ok {
+				all = append(all, m)
 			}
 		}
-	}
-	return unread
+		return all, isOfRecord
+	}, func(all []recordedMember) {
+		for i := range all {
+			do(&all[i])
+		}
+	})
+	return errors.Join(unread, damaged)
 }
 
 // source reads all that is on record, also of other hosts. What is not known of these is not allowed, so it keeps nothing from being made.
@@ -203,6 +227,6 @@ func (h host) source(ctx context.Context, w wanted) filter.Source {
 	return func() (filter.State, error) {
 		members, err := h.recorded(ctx, w.Levels)
 		remotes, _ := h.learned()
-		return filter.State{Rules: w.Rules, Members: append(members, membersOf(remotes)...)}, err
+		return filter.State{Rules: w.Rules, Members: append(onHost(members), membersOf(remotes)...)}, err
 	}
 }

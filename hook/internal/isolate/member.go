@@ -15,22 +15,58 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// member returns an attachment as the host knows it; ok is false if it has no end on the host that could keep it apart, or none yet.
+// recordedMember is an attachment as its record has it, without the level that its network has by now.
+type recordedMember struct {
+	filter.Member
+
+	allocation state.Allocation
+	iface      string
+	level      networkLevel
+}
+
+// recordedOf returns an attachment; ok is false if nothing can keep it apart, or not yet. One without an end on the host is known from before ADD
+// on.
+func recordedOf(of state.Allocation, a state.Attachment) (r recordedMember, ok bool) {
+	var i state.Isolation
+	if hasEnd(a) {
+		i, ok = place(a)
+	} else {
+		i, ok = placeInside(a), true
+	}
+	if !ok {
+		return r, false
+	}
+	r = recordedMember{allocation: of, iface: a.Interface, level: recordedLevel(a)}
+	r.Member, ok = memberAt(of, a, i)
+	return r, ok
+}
+
+// at is the attachment with the level that its network has; ok is false if that keeps it apart nowhere.
+func (r *recordedMember) at(levels networkLevels) (m filter.Member, ok bool) {
+	m, level := r.Member, levels.of(r.Network, r.level)
+	m.Level, m.NoHost, m.Antispoof = level.Level, level.NoHost, level.Antispoof
+	return m, !m.Inside || level.Inside
+}
+
+// member returns an attachment with the level that its network has; ok is false if nothing keeps it apart.
 func member(of state.Allocation, a state.Attachment, levels networkLevels) (m filter.Member, ok bool) {
-	i, ok := place(a)
+	r, ok := recordedOf(of, a)
 	if !ok {
 		return m, false
 	}
-	level := levels.of(a)
+	return r.at(levels)
+}
+
+func memberAt(of state.Allocation, a state.Attachment, i state.Isolation) (m filter.Member, ok bool) {
 	m = filter.Member{
 		Member: isolation.Member{
-			ID: a.ContainerID, Network: a.Network, Level: level.Level, NoHost: level.NoHost,
+			ID: a.ContainerID, Network: a.Network,
 			Namespace: of.Identity.Namespace, Job: of.Identity.Job, Group: of.Identity.Group,
-			Addresses: append(slices.Clip(i.Addresses), ownAdvertised(a, i.MAC)...), Link: i.Bridge,
+			Addresses: append(slices.Clip(i.Addresses), ownAdvertised(a, i.MAC)...), Link: i.Bridge, Inside: i.Inside,
 		},
-		End: i.End, Bridge: i.Bridge, Antispoof: level.Antispoof,
+		End: i.End, Bridge: i.Bridge,
 	}
-	if m.Bridge == "" {
+	if m.Bridge == "" && !m.Inside {
 		m.Link = m.End
 	}
 	m.Ingress, m.Egress = left(i.Narrowing.Ingress, isolation.ParseIngress), left(i.Narrowing.Egress, isolation.ParseEgress)
@@ -60,6 +96,31 @@ func place(a state.Attachment) (state.Isolation, bool) {
 		return *a.Isolation, a.Isolation.End != ""
 	}
 	return reported(a)
+}
+
+// hasEnd tells whether the interface of an attachment has an end on the host.
+func hasEnd(a state.Attachment) bool {
+	if a.Isolation != nil {
+		return !a.Isolation.Inside
+	}
+	list, err := onrecord.List(a)
+	return err != nil || slices.ContainsFunc(cniconf.Chain(list), cniconf.Plugin.HasEnd)
+}
+
+// placeInside returns the interface of an attachment inside, with its addresses when they are known: from the end of ADD on.
+func placeInside(a state.Attachment) state.Isolation {
+	i := state.Isolation{Inside: true, End: a.Interface}
+	if a.Isolation != nil {
+		i.Narrowing = a.Isolation.Narrowing
+		if a.Isolation.MAC == "" {
+			return i
+		}
+		i.MAC, i.Addresses = a.Isolation.MAC, a.Isolation.Addresses
+	}
+	if mac, addresses := inside(a); mac != "" { // a lease of DHCP may be another one by now
+		i.MAC, i.Addresses = mac, addresses
+	}
+	return i
 }
 
 // reported returns where the plugins of an attachment have put it, if the host can know it by its addresses.

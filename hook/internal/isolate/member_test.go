@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/state"
@@ -17,7 +19,8 @@ import (
 func TestMember(t *testing.T) {
 	const result = `{"cniVersion": "1.0.0", "interfaces": [{"name": "br0", "mac": "02:00:00:00:00:03"}, {"name": "veth1", "mac": "02:00:00:00:00:01"}, {"name": "eth0", "mac": "02:00:00:00:00:02", "sandbox": "/x"}],
 		"ips": [{"address": "10.0.0.5/24", "interface": 2}, {"address": "fd00::5/64", "interface": 2}, {"address": "10.0.0.1/24", "interface": 0}]}`
-	strict := networkLevels{"n": {isolation.Strict, true, false}}
+	strict := networkLevels{"n": {isolation.Strict, true, false, false}}
+	apart := networkLevels{"n": {isolation.Strict, true, false, true}}
 	recorded := &state.Isolation{Level: "network", Antispoof: true, End: "veth9", Bridge: "br9", MAC: "02:00:00:00:00:09", Addresses: []netip.Addr{netip.MustParseAddr("10.9.0.5")}}
 	of := state.Allocation{ID: "a", Identity: state.Identity{Namespace: "prod", Job: "web", Group: "g"}}
 	for _, test := range []struct {
@@ -35,6 +38,11 @@ func TestMember(t *testing.T) {
 		{`{"type": "bridge"}`, nil, recorded, "br9 [10.9.0.5] network true veth9@br9 02:00:00:00:00:09"},
 		{`{"type": "bridge"}`, strict, &state.Isolation{Level: "strict"}, ""}, // before ADD
 		{`{"type": "bridge"}`, strict, &state.Isolation{Level: "strict", End: "veth9"}, "veth9 [] strict true veth9@ "},
+		{`{"type": "macvlan", "master": "eth1"}`, apart, nil, " [10.0.0.5 fd00::5] strict true eth0@ 02:00:00:00:00:02"},
+		{`{"type": "macvlan", "master": "eth1"}`, apart, &state.Isolation{Level: "strict", Inside: true}, " [] strict true eth0@ "}, // before the end of ADD
+		{`{"type": "macvlan", "master": "eth1"}`, apart, &state.Isolation{Level: "strict", Inside: true, MAC: "02:00:00:00:00:09"}, " [10.0.0.5 fd00::5] strict true eth0@ 02:00:00:00:00:02"},
+		{`{"type": "bridge", "bridge": "br0"}`, apart, nil, "br0 [10.0.0.5 fd00::5] strict true veth1@br0 02:00:00:00:00:02"}, // of a network that was another one
+		{`{"type": "macvlan", "master": "eth1"}`, strict, &state.Isolation{Level: "strict", Inside: true, MAC: "02:00:00:00:00:09"}, ""},
 	} {
 		a := state.Attachment{
 			Network: "n", Interface: "eth0", ContainerID: "a", Phase: state.Attached, Result: []byte(result), Isolation: test.recorded,
@@ -59,4 +67,41 @@ func TestMember(t *testing.T) {
 	if m, ok := member(of, state.Attachment{}, strict); ok {
 		t.Errorf("what is not attached: %+v", m)
 	}
+}
+
+// TestRecorded: attachments have the levels that their networks have by now, and are where their records have them by now, also if they were read before.
+func TestRecorded(t *testing.T) {
+	h, _ := newHostOnDisk(t)
+	lock, err := h.store.Lock(t.Context(), "a")
+	a := state.Attachment{Network: "n", Interface: "eth0", ContainerID: "a", Phase: state.Attached, Batch: state.Batch{Kind: state.BatchSetup}, Isolation: &state.Isolation{Level: "strict", End: "veth9", MAC: "02:00:00:00:00:09"}}
+	if err == nil {
+		err = lock.Begin(state.Allocation{ID: "a", Mode: state.ModeSetup}, []state.Attachment{a})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	require := func(levels networkLevels, want string) {
+		t.Helper()
+		members, err := h.recorded(t.Context(), levels)
+		if err != nil || len(members) != 1 {
+			t.Fatalf("%v, %v, want one", members, err)
+		}
+		if got := fmt.Sprintf("%s %t %s", members[0].Level, members[0].Antispoof, members[0].MAC); got != want {
+			t.Errorf("%v: %q, want %q", levels, got, want)
+		}
+	}
+	synctest.Test(t, func(*testing.T) {
+		time.Sleep(time.Until(time.Now().AddDate(200, 0, 0))) // until the record is old
+		require(nil, "strict false 02:00:00:00:00:09")
+		require(networkLevels{"n": {Level: isolation.Network, Antispoof: true}}, "network true 02:00:00:00:00:09")
+		require(nil, "strict false 02:00:00:00:00:09")
+		moved := *a.Isolation
+		moved.MAC = "02:00:00:00:00:08"
+		a.Isolation = &moved
+		if err := lock.Write(a); err != nil {
+			t.Error(err)
+		}
+		require(nil, "strict false 02:00:00:00:00:08")
+	})
 }

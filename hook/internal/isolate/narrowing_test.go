@@ -15,7 +15,7 @@ import (
 func TestNarrowedMember(t *testing.T) {
 	for recorded, want := range map[allocation.Narrowing][2]string{
 		{}:                    {"", ""},
-		{Ingress: "5432/tcp"}: {"everything 5432/tcp", ""},
+		{Ingress: "5432/tcp"}: {"5432/tcp", ""},
 		{Ingress: "job db", Egress: "10.0.0.0/8"}: {"nothing", "10.0.0.0/8"},
 		{Egress: "none"}: {"", "nothing"},
 	} {

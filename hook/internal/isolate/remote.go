@@ -77,7 +77,11 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 			return err
 		}
 	}
-	return h.config.Filter.Change(ctx, w.Rules, membersOf(former), membersOf(latest), h.source(ctx, *w))
+	gone, made := membersOf(former), membersOf(latest)
+	if err := h.config.Filter.Change(ctx, w.Rules, gone, made, h.source(ctx, *w)); err != nil {
+		return err
+	}
+	return h.enforceInside(ctx, *w, w, filter.Replaced(gone, made)...)
 }
 
 // interrupted returns what the host may have since one has not ended to learn, and what is on record of all pools.

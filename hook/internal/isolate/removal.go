@@ -5,9 +5,11 @@ package isolate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -20,8 +22,8 @@ func Hold(ctx context.Context, o *operation.Operation) (release func(), err erro
 	return o.Store.Isolation().RLock(ctx)
 }
 
-// Remove removes what the host has for an attachment, whose links are gone: its addresses may be given out again after that, and to no
-// one before.
+// Remove removes what the host, and namespaces of other allocations, have for an attachment: its addresses may be given out again after that, and to no
+// one before. What has an end on the host has no links any more.
 func Remove(ctx context.Context, o *operation.Operation, a state.Attachment) error {
 	w, err := host{o.Config, o.Store}.inForce()
 	if err != nil || w == nil {
@@ -31,7 +33,30 @@ func Remove(ctx context.Context, o *operation.Operation, a state.Attachment) err
 	if !ok {
 		return nil
 	}
+	if err := (host{o.Config, o.Store}).forgetInside(ctx, *w, m); err != nil || m.Inside {
+		return err
+	}
 	if err := o.Config.Filter.Remove(ctx, w.Rules, m); err != nil {
+		return fmt.Errorf("isolation of interface %s: %w", a.Interface, err)
+	}
+	return nil
+}
+
+// Leave removes what the namespace of an attachment, which has no interface any more, has of it.
+func Leave(ctx context.Context, o *operation.Operation, a state.Attachment) error {
+	w, err := host{o.Config, o.Store}.inForce()
+	if err != nil || w == nil || hasEnd(a) || !w.Levels.of(a.Network, recordedLevel(a)).Inside && a.Isolation == nil {
+		return err
+	}
+	ns, err := o.Namespace()
+	if errors.Is(err, netns.ErrMissing) {
+		return nil
+	}
+	if err == nil {
+		m, _ := member(o.Record.Allocation, a, w.Levels)
+		err = o.Config.Filter.RemoveInside(ctx, ns, m)
+	}
+	if err != nil {
 		return fmt.Errorf("isolation of interface %s: %w", a.Interface, err)
 	}
 	return nil

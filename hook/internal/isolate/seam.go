@@ -22,7 +22,7 @@ const endNames = 10
 
 // Choose gives the end on the host of an attachment a name, of the form that plugins give, before ADD begins: it is on record with that.
 func Choose(o *operation.Operation, a *state.Attachment) error {
-	if a.Isolation == nil || a.Executor != state.InProcess {
+	if a.Isolation == nil || a.Isolation.Inside || a.Executor != state.InProcess {
 		return nil
 	}
 	for range endNames {
@@ -61,9 +61,10 @@ func (s seam) guard(bridge string) error {
 	if !s.attachment.Isolation.Antispoof {
 		return nil
 	}
-	return s.change(func(wanted) error {
+	guard := func(wanted) error {
 		return s.operation.Config.Filter.Guard(s.ctx, s.attachment.ContainerID, s.attachment.Isolation.End, bridge)
-	})
+	}
+	return s.change(guard, guard)
 }
 
 // admit records where the attachment is, and has pass what rules allow.
@@ -74,12 +75,22 @@ func (s seam) admit(bridge, mac string, addresses []netip.Addr) error {
 	if err := s.operation.Lock.Write(*s.attachment); err != nil {
 		return err
 	}
-	return s.change(s.add)
+	if err := s.change(s.add, s.complete); err != nil {
+		return err
+	}
+	return s.host().tellInside(s.ctx)
 }
 
-// Readmit has the host know the MAC of an attachment that a later plugin of its chain has given it, as tuning does, and no other one.
+// Readmit has the host know the MAC of an attachment that a later plugin of its chain has given it, as tuning does, and no other one. What is kept apart inside
+// it has pass by then what rules allow.
 func Readmit(ctx context.Context, o *operation.Operation, a *state.Attachment) error {
-	if a.Isolation == nil || a.Isolation.MAC == "" {
+	if a.Isolation == nil {
+		return nil
+	}
+	if a.Isolation.Inside {
+		return admitInside(ctx, o, a)
+	}
+	if a.Isolation.MAC == "" {
 		return nil
 	}
 	mac, _ := inside(*a)
@@ -95,51 +106,53 @@ func Readmit(ctx context.Context, o *operation.Operation, a *state.Attachment) e
 	return host{o.Config, o.Store}.apply(ctx)
 }
 
-// add has the host know the attachment, if it can.
+// add has the host know the attachment, if it can, and complete has it get what it lacks for that.
 func (s seam) add(w wanted) error {
-	m, ok := member(s.operation.Record.Allocation, *s.attachment, nil)
-	if !ok {
+	m, ok := member(s.operation.Record.Allocation, *s.attachment, w.Levels)
+	if !ok || m.Inside {
 		return nil
 	}
-	return s.operation.Config.Filter.Add(s.ctx, w.Rules, m, s.host().source(s.ctx, w))
+	return s.operation.Config.Filter.Add(s.ctx, w.Rules, m)
+}
+
+func (s seam) complete(w wanted) error {
+	m, ok := member(s.operation.Record.Allocation, *s.attachment, w.Levels)
+	if !ok || m.Inside {
+		return nil
+	}
+	return s.operation.Config.Filter.Complete(s.ctx, w.Rules, m, s.host().source(s.ctx, w))
 }
 
 func (s seam) host() host { return host{s.operation.Config, s.operation.Store} }
 
-// change makes a change for one attachment where the host has what is wanted. Otherwise, as for the first one, the host gets what is on
-// record before.
-func (s seam) change(do func(wanted) error) error {
-	isInForce, err := s.changeInForce(do)
-	if err == nil && isInForce {
-		return nil
-	}
-	if err != nil {
-		s.operation.AttachmentLog(*s.attachment).Debug("isolation is made anew", "error", err)
-	}
-	if err := s.host().apply(s.ctx); err != nil {
-		return err
-	}
-	if isInForce, err = s.changeInForce(do); err != nil || isInForce {
-		return err
-	}
-	if inForce, err := s.host().inForce(); err != nil || inForce == nil { // nothing needs it any more
-		return err
-	}
-	return errors.New("the rules of isolation, or networks, change all the time: try again when they stay as they are")
-}
-
-func (s seam) changeInForce(do func(wanted) error) (isInForce bool, err error) {
+// change makes a change for one attachment where the host has what is wanted, at the same time as others do. Otherwise, as for the first one, the host
+// gets what is on record while none of them does: by complete, if the change is all that it lacks.
+func (s seam) change(do, complete func(wanted) error) error {
 	unlock, err := s.operation.Store.Isolation().RLock(s.ctx)
 	if err != nil {
-		return false, err
+		return err
+	}
+	isMade, err := s.changeInForce(do)
+	unlock()
+	if err == nil && isMade {
+		return nil
+	}
+	s.operation.AttachmentLog(*s.attachment).Debug("isolation is made anew", "error", err)
+	if unlock, err = s.operation.Store.Isolation().Lock(s.ctx); err != nil {
+		return err
 	}
 	defer unlock()
-	w, inForce, err := s.host().load()
-	if err != nil {
-		return false, err
+	if isMade, err := s.changeInForce(complete); err == nil && isMade {
+		return nil
 	}
-	if inForce == nil || !w.isSame(*inForce) {
-		return false, nil
+	return s.host().applyLocked(s.ctx)
+}
+
+// changeInForce makes a change if the host has what is wanted. The caller holds a lock.
+func (s seam) changeInForce(do func(wanted) error) (isMade bool, err error) {
+	w, inForce, err := s.host().load()
+	if err != nil || inForce == nil || !w.isSame(*inForce) {
+		return false, err
 	}
 	return true, do(w)
 }
@@ -155,10 +168,10 @@ func Join(ctx context.Context, o *operation.Operation, attachments []state.Attac
 	}
 	for i := range attachments {
 		if s := (seam{ctx, o, &attachments[i]}); s.attachment.Isolation == nil {
-			if err := s.change(s.add); err != nil {
+			if err := s.change(s.add, s.complete); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return host{o.Config, o.Store}.tellInside(ctx)
 }

@@ -23,10 +23,12 @@ type networkLevel struct {
 
 	Antispoof bool
 	NoHost    bool `json:",omitempty"`
+	// Inside is whether those without an end on the host are kept apart in their namespaces.
+	Inside bool `json:",omitempty"`
 }
 
 // isNone tells whether nothing keeps them apart but rules.
-func (l networkLevel) isNone() bool { return l.Level == isolation.None && !l.Antispoof }
+func (l networkLevel) isNone() bool { return l.Level == isolation.None && !l.Antispoof && !l.Inside }
 
 // networkLevels are those of the networks that can be attached, by name.
 type networkLevels map[string]networkLevel
@@ -46,29 +48,40 @@ func levelsNow(c *config.Config) (networkLevels, error) {
 		if err != nil {
 			continue // what is in force stays
 		}
-		levels[n.Name] = networkLevel{rules.Level(), rules.Guards(), !rules.ReachedByHost()}
+		levels[n.Name] = networkLevel{rules.Level(), rules.Guards(), !rules.ReachedByHost(), rules.Inside()}
 	}
 	return levels, nil
 }
 
-// keep adds former levels of networks that cannot be read by now, or are gone: their attachments stay as they are.
+// keep adds former levels of networks that cannot be read by now, or are gone: their attachments stay as they are. Attachments that are kept apart inside
+// are so by another level, too, until there is none.
 func (l networkLevels) keep(former networkLevels) {
 	for name, level := range former {
-		if _, ok := l[name]; !ok {
+		now, ok := l[name]
+		switch {
+		case !ok:
 			l[name] = level
+		case level.Inside && !now.isNone():
+			now.Inside = true
+			l[name] = now
 		}
 	}
 }
 
-// of returns that of an attachment: its network's, or what was recorded when it was attached.
-func (l networkLevels) of(a state.Attachment) networkLevel {
-	if now, ok := l[a.Network]; ok {
+// of returns that of an attachment: its network's, or the recorded one.
+func (l networkLevels) of(network string, recorded networkLevel) networkLevel {
+	if now, ok := l[network]; ok {
 		return now
 	}
+	return recorded
+}
+
+// recordedLevel is the level with which an attachment was attached.
+func recordedLevel(a state.Attachment) networkLevel {
 	if a.Isolation == nil {
 		return networkLevel{Level: isolation.None}
 	}
-	return networkLevel{isolation.Level(a.Isolation.Level), a.Isolation.Antispoof, a.Isolation.NoHost}
+	return networkLevel{isolation.Level(a.Isolation.Level), a.Isolation.Antispoof, a.Isolation.NoHost, a.Isolation.Inside}
 }
 
 // kept are those of networks that are kept apart: most are not.
@@ -80,6 +93,16 @@ func (l networkLevels) kept() networkLevels {
 		}
 	}
 	return kept
+}
+
+// anyInside tells whether there are some of attachments that are kept apart in their namespaces.
+func (l networkLevels) anyInside() bool {
+	for _, level := range l {
+		if level.Inside {
+			return true
+		}
+	}
+	return false
 }
 
 // wanted is what the host is to keep attachments apart by.

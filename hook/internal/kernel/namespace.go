@@ -36,6 +36,8 @@ type Namespace interface {
 	ID() string
 	// Handle is a path that leads to the namespace until Close, whatever is at its own path.
 	Handle() string
+	// Do runs f in it.
+	Do(f func() error) error
 	// Interfaces returns its interfaces, sorted by name.
 	Interfaces() ([]netns.Interface, error)
 	// Announce has the kernel tell the caller's namespace of changes in it, for those who listen

@@ -26,17 +26,17 @@ import (
 
 // change records a lease in the place of that of an attachment, unless the record has changed meanwhile, and has the namespace be as
 // the lease has it.
-func (k *keeper) change(ctx context.Context, of state.Allocation, a state.Attachment, l dhcp.Lease) error {
+func (k *keeper) change(ctx context.Context, of state.Allocation, a state.Attachment, before, l dhcp.Lease) error {
 	return k.env.Locked(ctx, of.ID, func(o *operation.Operation) error {
 		at := slices.IndexFunc(o.Record.Attachments, func(other state.Attachment) bool {
-			return other.Interface == a.Interface && other.Created.Equal(a.Created) && isKept(other) && reflect.DeepEqual(other.DHCP, a.DHCP)
+			return other.Interface == a.Interface && other.Created.Equal(a.Created) && isKept(other, before) && reflect.DeepEqual(other.LeaseOf(before.Family()), &before)
 		})
 		if at < 0 {
 			return nil
 		}
-		now, before := &o.Record.Attachments[at], *a.DHCP
+		now := &o.Record.Attachments[at]
 		if before.Former == nil && l.SameAs(before) {
-			now.DHCP = &l
+			now.SetLease(l)
 			return o.Lock.WriteDurable(*now) // which keeps the journal from growing
 		}
 		started := time.Now()
@@ -59,10 +59,11 @@ func (k *keeper) replace(ctx context.Context, o *operation.Operation, a *state.A
 	if err != nil {
 		return err
 	}
-	if err := k.enter(n, a.Interface, *a.DHCP); err != nil {
+	recorded := *a.LeaseOf(l.Family())
+	if err := k.enter(n, a.Interface, recorded); err != nil {
 		return err
 	}
-	if err := recordApplied(o, n, a); err != nil {
+	if err := recordApplied(o, n, a, recorded); err != nil {
 		return err
 	}
 	o.AttachmentLog(*a).Info("the lease of DHCP is another one", "address", l.Address, "lost", l.Lost, "server", l.Server)
@@ -71,7 +72,7 @@ func (k *keeper) replace(ctx context.Context, o *operation.Operation, a *state.A
 
 // recordChange records a lease with the one that it replaces, and what it gives in the result.
 func recordChange(o *operation.Operation, a *state.Attachment, l dhcp.Lease) error {
-	before := *a.DHCP
+	before, leases := *a.LeaseOf(l.Family()), a.Leased()
 	result, err := onrecord.ParseResult(a.Result)
 	if err != nil {
 		return err
@@ -80,19 +81,24 @@ func recordChange(o *operation.Operation, a *state.Attachment, l dhcp.Lease) err
 	if err != nil {
 		return err
 	}
-	l.HadDefault = before.Lost && before.HadDefault || slices.ContainsFunc(result.Routes, isDefault)
+	if l.Family() == dhcp.IPv4 {
+		l.HadDefault = before.Lost && before.HadDefault || slices.ContainsFunc(result.Routes, isDefault)
+	}
+	a.SetLease(l)
 	replaceResult(result, a.Interface, before, l)
+	replaceDNS(result, before, leases, a.Leased())
 	encoded, err := onrecord.EncodeResult(result, list.CNIVersion)
 	if err != nil {
 		return err
 	}
 	l.Former = &before
-	a.DHCP, a.Result, a.Updated = &l, encoded, time.Now().UTC()
+	a.SetLease(l)
+	a.Result, a.Updated = encoded, time.Now().UTC()
 	return o.Lock.Write(*a)
 }
 
 // recordApplied records that the namespace is as the lease has it, and what it shows.
-func recordApplied(o *operation.Operation, n kernel.Namespace, a *state.Attachment) error {
+func recordApplied(o *operation.Operation, n kernel.Namespace, a *state.Attachment, l dhcp.Lease) error {
 	seen, err := onrecord.ReadStatus(*a)
 	if err != nil {
 		return err
@@ -101,9 +107,8 @@ func recordApplied(o *operation.Operation, n kernel.Namespace, a *state.Attachme
 	if err != nil {
 		return err
 	}
-	l := *a.DHCP
 	l.Former = nil
-	a.DHCP = &l
+	a.SetLease(l)
 	if a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, seen.Mappings()); err != nil {
 		return err
 	}
@@ -113,7 +118,8 @@ func recordApplied(o *operation.Operation, n kernel.Namespace, a *state.Attachme
 	return o.Lock.Write(*a)
 }
 
-// replaceResult has a result have what a lease gives in place of what another one gave. What the network has for itself stays.
+// replaceResult has a result have what a lease gives in place of what another one of its family gave. What the network has for itself
+// stays.
 func replaceResult(result *types100.Result, iface string, before, l dhcp.Lease) {
 	was, is := ipam.LeaseResult(before), ipam.LeaseResult(l)
 	result.IPs = slices.DeleteFunc(result.IPs, func(i *types100.IPConfig) bool { return i.Address.IP.Equal(before.Address.Addr().AsSlice()) })
@@ -123,12 +129,19 @@ func replaceResult(result *types100.Result, iface string, before, l dhcp.Lease) 
 		}
 		result.IPs = append(result.IPs, added)
 	}
+	if l.Family() == dhcp.IPv6 {
+		return // it gives no routes
+	}
 	result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool {
 		return isDefault(r) || slices.ContainsFunc(was.Routes, func(former *types.Route) bool { return r.Dst.String() == former.Dst.String() })
 	})
 	result.Routes = append(result.Routes, routesOf(l, l.HadDefault)...)
-	if before.Lost || reflect.DeepEqual(result.DNS, was.DNS) {
-		result.DNS = is.DNS
+}
+
+// replaceDNS has a result have the DNS of all leases, if it had that of those before.
+func replaceDNS(result *types100.Result, replaced dhcp.Lease, were, are []dhcp.Lease) {
+	if replaced.Lost || reflect.DeepEqual(result.DNS, ipam.LeaseResult(were...).DNS) {
+		result.DNS = ipam.LeaseResult(are...).DNS
 	}
 }
 

@@ -4,8 +4,12 @@
 package lease
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -87,6 +91,64 @@ func TestRootEnter(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestRootEnterIPv6: a lease of IPv6 has its address in place of the former one, and those by router advertisements, others' and the
+// link-local one stay.
+func TestRootEnterIPv6(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		here, err := ns.GetNS("/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer here.Close()
+		n := handle{path: fmt.Sprintf("/proc/self/fd/%d", here.Fd())}
+		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "net0"}}
+		other, err := netlink.ParseAddr("2001:db8::99/64")
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link), netlink.AddrAdd(link, other)); err != nil {
+			return err
+		}
+		former := leaseIPv6("2001:db8::5", "2001:db8::53")
+		former.Lost = true
+		for _, step := range []struct{ address, want string }{
+			{"2001:db8::5", "2001:db8::5/128 2001:db8::99/64"}, {"2001:db8::77", "2001:db8::77/128 2001:db8::99/64"}, {"", "2001:db8::99/64"},
+		} {
+			l := leaseIPv6(cmp.Or(step.address, "2001:db8::77"), "2001:db8::53")
+			l.Lost, l.Former = step.address == "", &former
+			for range 2 { // after a kill it is repeated
+				if err := enter(n, "net0", l); err != nil {
+					t.Error(err)
+				}
+				if got := globalIPv6(t, link); got != step.want {
+					t.Errorf("got %q, want %q", got, step.want)
+				}
+			}
+			l.Former = nil
+			former = l
+		}
+		return nil
+	})
+}
+
+// globalIPv6 are the addresses of a link, sorted.
+func globalIPv6(t *testing.T, link netlink.Link) string {
+	t.Helper()
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_V6)
+	if err != nil {
+		t.Error(err)
+	}
+	var all []string
+	for _, a := range addresses {
+		if !a.IP.IsLinkLocalUnicast() {
+			all = append(all, a.IPNet.String())
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
 }
 
 // seen are the addresses and the routes of a link.

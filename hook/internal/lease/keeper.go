@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -29,19 +28,11 @@ const interval = time.Second
 // parallel is how many leases are extended at once: servers may be silent.
 const parallel = 16
 
-// servers are asked by an interface.
-type servers interface {
-	Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error)
-	Renew(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error)
-	Rebind(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error)
-	Close()
-}
-
 // keeper extends leases.
 type keeper struct {
 	env *operation.Env
-	// open returns the servers of an interface of a namespace.
-	open func(n kernel.Namespace, iface string, of client.Identity) (servers, error)
+	// open returns the servers of a family, asked by an interface of a namespace.
+	open func(ctx context.Context, n kernel.Namespace, iface string, f dhcp.Family, of client.Identity) (client.Servers, error)
 	// enter has an interface be as its lease has it.
 	enter func(n kernel.Namespace, iface string, l dhcp.Lease) error
 	// now is the time since boot.
@@ -51,27 +42,28 @@ type keeper struct {
 	group sync.WaitGroup
 	mu    sync.Mutex // guards tried and busy
 	// tried is when each lease was last tried to be extended, and busy are those of which that goes on.
-	tried map[attachment]time.Duration
-	busy  map[attachment]bool
+	tried map[kept]time.Duration
+	busy  map[kept]bool
 }
 
-type attachment struct {
+// kept is a lease of an attachment.
+type kept struct {
 	allocation, iface string
 	created           time.Time
+	family            dhcp.Family
 }
 
 func newKeeper(env *operation.Env) *keeper {
 	return &keeper{
 		env: env, open: openInside, enter: enter, now: dhcp.Now,
-		limit: make(chan struct{}, parallel), tried: map[attachment]time.Duration{}, busy: map[attachment]bool{},
+		limit: make(chan struct{}, parallel), tried: map[kept]time.Duration{}, busy: map[kept]bool{},
 	}
 }
 
 // openInside opens an interface of a namespace.
-func openInside(n kernel.Namespace, iface string, of client.Identity) (s servers, err error) {
-	err = within.Path(n.Handle(), func(ns.NetNS) error {
-		c, err := client.Open(iface, of)
-		s = c
+func openInside(ctx context.Context, n kernel.Namespace, iface string, f dhcp.Family, of client.Identity) (s client.Servers, err error) {
+	err = within.Path(n.Handle(), func(ns.NetNS) (err error) {
+		s, err = client.Open(ctx, iface, f, of)
 		return err
 	})
 	return s, err
@@ -104,17 +96,19 @@ func Keep(ctx context.Context, env *operation.Env) {
 
 // round begins to extend what is due. The error is that of records that cannot be read: nothing is known of their leases.
 func (k *keeper) round(ctx context.Context) (unread error) {
-	found := map[attachment]bool{}
+	found := map[kept]bool{}
 	for record, err := range k.env.Store.Leases().List(ctx) {
 		if err != nil {
 			unread = errors.Join(unread, err)
 			continue
 		}
 		for _, a := range record.Attachments {
-			key := attachment{record.Allocation.ID, a.Interface, a.Created}
-			found[key] = true
-			if isKept(a) && k.begin(key, *a.DHCP) {
-				k.group.Go(func() { k.work(ctx, key, record.Allocation, a) })
+			for _, l := range a.Leased() {
+				key := kept{record.Allocation.ID, a.Interface, a.Created, l.Family()}
+				found[key] = true
+				if isKept(a, l) && k.begin(key, l) {
+					k.group.Go(func() { k.work(ctx, key, record.Allocation, a, l) })
+				}
 			}
 		}
 	}
@@ -124,13 +118,13 @@ func (k *keeper) round(ctx context.Context) (unread error) {
 	return unread
 }
 
-// isKept tells whether an attachment has a lease that nothing else works on.
-func isKept(a state.Attachment) bool {
-	return a.DHCP != nil && !a.DHCP.Requested && a.Phase == state.Attached && a.FormerResult == nil && a.Result != nil
+// isKept tells whether a lease of an attachment is one that nothing else works on.
+func isKept(a state.Attachment, l dhcp.Lease) bool {
+	return !l.Requested && a.Phase == state.Attached && a.FormerResult == nil && a.Result != nil
 }
 
 // begin tells whether a lease is due, and notes that.
-func (k *keeper) begin(key attachment, l dhcp.Lease) bool {
+func (k *keeper) begin(key kept, l dhcp.Lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, due := k.now(), l.Due(k.tried[key])
@@ -148,7 +142,7 @@ func (k *keeper) begin(key attachment, l dhcp.Lease) bool {
 }
 
 // forget drops what is known of attachments that are gone.
-func (k *keeper) forget(found map[attachment]bool) {
+func (k *keeper) forget(found map[kept]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for key := range k.tried {
@@ -159,7 +153,7 @@ func (k *keeper) forget(found map[attachment]bool) {
 }
 
 // work does what is due for one lease. A panic ends the work on it, and not the process, which serves other allocations.
-func (k *keeper) work(ctx context.Context, key attachment, of state.Allocation, a state.Attachment) {
+func (k *keeper) work(ctx context.Context, key kept, of state.Allocation, a state.Attachment, l dhcp.Lease) {
 	k.limit <- struct{}{}
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -176,56 +170,56 @@ func (k *keeper) work(ctx context.Context, key attachment, of state.Allocation, 
 	}
 	if err == nil {
 		defer n.Close() //nolint:errcheck // read only
-		err = k.extend(ctx, n, of, a)
+		err = k.extend(ctx, n, of, a, l)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.env.Config.Logger.Warn("the lease of DHCP is not extended", "allocation", of.ID, "network", a.Network, "interface", a.Interface, "address", a.DHCP.Address, "expires", a.DHCP.Expires(), "error", err)
+		k.env.Config.Logger.Warn("the lease of DHCP is not extended", "allocation", of.ID, "network", a.Network, "interface", a.Interface, "address", l.Address, "expires", l.Expires(), "error", err)
 	}
 }
 
 // extend has a lease extended, or replaced if it ended, and what follows from that.
-func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Allocation, a state.Attachment) error {
-	if a.DHCP.Former != nil {
-		return k.change(ctx, of, a, *a.DHCP)
+func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Allocation, a state.Attachment, before dhcp.Lease) error {
+	if before.Former != nil {
+		return k.change(ctx, of, a, before, before)
 	}
 	asking, stop := context.WithTimeout(ctx, client.Timeout)
 	defer stop()
-	l, err := k.ask(asking, n, a)
+	l, err := k.ask(asking, n, a.Interface, before)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err == nil {
-		l.HadDefault = a.DHCP.HadDefault
-		return k.change(ctx, of, a, l)
+		l.HadDefault = before.HadDefault
+		return k.change(ctx, of, a, before, l)
 	}
-	ended := errors.Is(err, client.ErrRefused) || a.DHCP.Stage(k.now()) == dhcp.Ended
-	if ended && !a.DHCP.Lost {
-		lost := *a.DHCP
+	ended := errors.Is(err, client.ErrRefused) || before.Stage(k.now()) == dhcp.Ended
+	if ended && !before.Lost {
+		lost := before
 		lost.Lost = true
-		err = errors.Join(fmt.Errorf("the address %s is not used any more: %w", lost.Address, err), k.change(ctx, of, a, lost))
+		err = errors.Join(fmt.Errorf("the address %s is not used any more: %w", lost.Address, err), k.change(ctx, of, a, before, lost))
 	}
 	return err
 }
 
 // ask asks servers for what is due. A lease that is refused is replaced: another server may have come.
-func (k *keeper) ask(ctx context.Context, n kernel.Namespace, a state.Attachment) (l dhcp.Lease, err error) {
-	s, err := k.open(n, a.Interface, client.Identity{ClientID: a.DHCP.ClientID, HostName: a.DHCP.HostName})
+func (k *keeper) ask(ctx context.Context, n kernel.Namespace, iface string, before dhcp.Lease) (l dhcp.Lease, err error) {
+	s, err := k.open(ctx, n, iface, before.Family(), client.Identity{ClientID: before.ClientID, HostName: before.HostName})
 	if err != nil {
 		return l, err
 	}
 	defer s.Close()
-	switch a.DHCP.Stage(k.now()) {
+	switch before.Stage(k.now()) {
 	case dhcp.Bound, dhcp.Renewing:
-		l, err = s.Renew(ctx, *a.DHCP)
+		l, err = s.Renew(ctx, before)
 	case dhcp.Rebinding:
-		l, err = s.Rebind(ctx, *a.DHCP)
+		l, err = s.Rebind(ctx, before)
 	case dhcp.Ended:
-		return k.acquire(ctx, s, a)
+		return acquire(ctx, s, before)
 	}
 	if !errors.Is(err, client.ErrRefused) {
 		return l, err
 	}
-	l, silence := k.acquire(ctx, s, a)
+	l, silence := acquire(ctx, s, before)
 	if silence != nil {
 		return l, errors.Join(err, silence)
 	}
@@ -233,6 +227,6 @@ func (k *keeper) ask(ctx context.Context, n kernel.Namespace, a state.Attachment
 }
 
 // acquire asks for another lease. One that a killed process has asked for its successor gets again: it is the same client.
-func (k *keeper) acquire(ctx context.Context, s servers, a state.Attachment) (dhcp.Lease, error) {
-	return s.Acquire(ctx, a.DHCP.Address.Addr(), func(dhcp.Lease) error { return nil })
+func acquire(ctx context.Context, s client.Servers, before dhcp.Lease) (dhcp.Lease, error) {
+	return s.Acquire(ctx, before.Address.Addr(), func(dhcp.Lease) error { return nil })
 }

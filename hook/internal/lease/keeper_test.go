@@ -167,7 +167,8 @@ func (c conversation) Renew(_ context.Context, l dhcp.Lease) (dhcp.Lease, error)
 func (c conversation) Rebind(_ context.Context, l dhcp.Lease) (dhcp.Lease, error) {
 	return c.ask("rebind", l)
 }
-func (conversation) Close() {}
+func (conversation) Release(dhcp.Lease) error { return nil }
+func (conversation) Close()                   {}
 
 // other is another lease, of another router.
 func other() dhcp.Lease {
@@ -180,7 +181,9 @@ func other() dhcp.Lease {
 func (w *world) keeper(intercept func(op, path string, change func() error) error) *keeper {
 	k := newKeeper(w.env(intercept))
 	k.now = func() time.Duration { return w.time }
-	k.open = func(kernel.Namespace, string, client.Identity) (servers, error) { return conversation{w}, nil }
+	k.open = func(context.Context, kernel.Namespace, string, dhcp.Family, client.Identity) (client.Servers, error) {
+		return conversation{w}, nil
+	}
 	k.enter = func(_ kernel.Namespace, _ string, l dhcp.Lease) error {
 		if on := w.read().DHCP; l.Former == nil || !on.SameAs(l) || on.Former == nil {
 			w.t.Errorf("the namespace gets %+v, and on record is %+v", l, on)

@@ -15,31 +15,32 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// Seam returns what records the lease of an attachment in ADD.
+// Seam returns what records the leases of an attachment in ADD.
 func Seam(o *operation.Operation, a *state.Attachment) *plugin.Lease {
 	of := o.Record.Allocation.Identity
 	return &plugin.Lease{
-		Recorded: a.DHCP, Namespace: of.Namespace, Job: of.Job, Group: of.Group, Task: a.Task,
+		Recorded: a.Leased(), Namespace: of.Namespace, Job: of.Job, Group: of.Group, Task: a.Task,
 		Record: func(l dhcp.Lease) error {
-			a.DHCP = &l
+			a.SetLease(l)
 			return o.Lock.Write(*a)
 		},
 	}
 }
 
-// Released returns the record of a lease that was given back. Its address is asked for again.
-func Released(l *dhcp.Lease) *dhcp.Lease {
-	if l == nil {
-		return nil
+// Release has the record of an attachment say that its leases were given back. Their addresses are asked for again.
+func Release(a *state.Attachment) {
+	for _, l := range a.Leased() {
+		l.Lost, l.Former = true, nil
+		a.SetLease(l)
 	}
-	released := *l
-	released.Lost, released.Former = true, nil
-	return &released
 }
 
 // ReportUnreleased logs before DEL that a lease is not given back: without the namespace at path there is no interface to do so by.
 func ReportUnreleased(o *operation.Operation, a state.Attachment, path string) {
-	if l := a.DHCP; l != nil && !l.Lost && path == "" {
+	for _, l := range a.Leased() {
+		if l.Lost || path != "" {
+			continue
+		}
 		o.AttachmentLog(a).Info("the lease is not released, because there is no interface any more: it ends by itself", "address", l.Address, "server", l.Server, "expires", l.Expires())
 	}
 }

@@ -40,17 +40,19 @@ func LeasesOf(a state.Attachment, pools []cniconf.Pool) []allocation.Lease {
 	return all
 }
 
-// leasedByDHCP returns the lease of DHCP of an attachment.
-func leasedByDHCP(a state.Attachment) []allocation.Lease {
-	l := a.DHCP
-	if l == nil || l.Requested {
-		return nil
+// leasedByDHCP returns the leases of DHCP of an attachment.
+func leasedByDHCP(a state.Attachment) (all []allocation.Lease) {
+	for _, l := range a.Leased() {
+		if l.Requested {
+			continue
+		}
+		told := allocation.Lease{Address: l.Address.Addr(), Plugin: "dhcp", Pool: a.Network, Since: l.Acquired, Expires: l.Expires()}
+		if l.Lost {
+			told.Problem = "it has ended, and no DHCP server has given one since"
+		}
+		all = append(all, told)
 	}
-	told := allocation.Lease{Address: l.Address.Addr(), Plugin: "dhcp", Pool: a.Network, Since: l.Acquired, Expires: l.Expires()}
-	if l.Lost {
-		told.Problem = "it has ended, and no DHCP server has given one since"
-	}
-	return []allocation.Lease{told}
+	return all
 }
 
 // advertised returns the addresses that router advertisements have given an attachment. How long it may use them the kernel knows.

@@ -54,7 +54,11 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	if err != nil {
 		return err
 	}
-	if err := p.refusePublished(f.Host); err != nil {
+	var byOperator []portmap.Port
+	if r.Operator {
+		byOperator = ports
+	}
+	if err := p.refusePublished(byOperator, f); err != nil {
 		return err
 	}
 	published, element, err := p.publishBoth(ports, f.Host)

@@ -28,8 +28,11 @@ func (p *Plan) isolate(r Request, f Facts) error {
 		if err != nil {
 			return fmt.Errorf("network %q: %w", added.network.Name, err)
 		}
-		if joins && inProcess && hasEnd(added.network.Chain()) {
-			added.Attachment.Isolation = &state.Isolation{Level: string(added.rules.Level()), Antispoof: added.rules.Guards(), NoHost: !added.rules.ReachedByHost(), Narrowing: narrowing}
+		inside := added.rules.Inside()
+		if joins && (inside || inProcess && hasEnd(added.network.Chain())) {
+			added.Attachment.Isolation = &state.Isolation{
+				Level: string(added.rules.Level()), Antispoof: added.rules.Guards(), NoHost: !added.rules.ReachedByHost(), Inside: inside, Narrowing: narrowing,
+			}
 		}
 	}
 	return nil

@@ -15,17 +15,6 @@ import (
 	"github.com/allocnet/allocnet/policy"
 )
 
-// setsAcceptRA tells whether a plugin sets accept_ra, as the tuning
-// plugin does.
-func setsAcceptRA(p cniconf.Plugin) bool {
-	for key := range p.Sysctl {
-		if strings.HasSuffix(key, "accept_ra") {
-			return true
-		}
-	}
-	return false
-}
-
 // applyOptions applies the options of the networks, and refuses chains that cannot work.
 func (p *Plan) applyOptions() error {
 	for i := range p.Added {
@@ -51,7 +40,7 @@ func (p *Plan) applyOptions() error {
 			continue
 		}
 		added.Attachment.AwaitRA = added.rules.AwaitRA
-		if added.rules.AcceptRA || !slices.ContainsFunc(added.network.Chain(), setsAcceptRA) {
+		if added.rules.AcceptRA || !slices.ContainsFunc(added.network.Chain(), cniconf.Plugin.SetsAcceptRA) {
 			added.Attachment.AcceptRA = &added.rules.AcceptRA
 		}
 	}

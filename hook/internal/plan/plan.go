@@ -242,6 +242,8 @@ type Facts struct {
 	PluginDirs []string
 	// Host is the host.
 	Host Host
+	// PublishedAddresses returns the addresses that networks publish ports on, with the file that says so.
+	PublishedAddresses func() (map[netip.Addr]string, error)
 	// Record reads the record of an allocation; the error is state.ErrNotFound if it has none.
 	Record func(id string) (state.Record, error)
 	// UnpinnedMTU returns the largest MTU that incomplete attachments need on a bridge.

@@ -54,21 +54,38 @@ func publishOn(addresses []netip.Addr, ports []portmap.Port, element selection.E
 	return assigned, element, nil
 }
 
-// refusePublished refuses chosen ports on an address that the host has for another allocation, which has all its ports.
-func (p *Attachment) refusePublished(host Host) error {
-	hasHostIP := func(c allocation.ChosenPort) bool { return c.HostIP != "" }
-	if !slices.ContainsFunc(p.Element.PortMappings, hasHostIP) {
+// refusePublished refuses ports that were chosen on an address that a network publishes ports on, or that the host has for one: the
+// allocation that has the address has all its ports, also if another host has it now. ports are those of an operator.
+func (p *Attachment) refusePublished(ports []portmap.Port, f Facts) error {
+	var chosen []string
+	for _, port := range ports {
+		chosen = append(chosen, port.HostIP)
+	}
+	for _, port := range p.Element.PortMappings {
+		chosen = append(chosen, port.HostIP)
+	}
+	if chosen = slices.DeleteFunc(chosen, func(hostIP string) bool { return hostIP == "" }); len(chosen) == 0 {
 		return nil
 	}
-	interfaces, err := host.Interfaces()
+	interfaces, err := f.Host.Interfaces()
 	if err != nil {
 		return err
 	}
-	for _, c := range p.Element.PortMappings {
-		address, err := netip.ParseAddr(c.HostIP)
-		isPublished := func(i netns.Interface) bool { return slices.Contains(i.Published, address.Unmap()) }
-		if err == nil && slices.ContainsFunc(interfaces, isPublished) {
-			return &RequestError{"hostIP", c.HostIP, "the host has it for the ports of another allocation (publishAddress): choose another address"}
+	published, err := f.PublishedAddresses()
+	if err != nil {
+		return err
+	}
+	for _, hostIP := range chosen {
+		address, err := netip.ParseAddr(hostIP)
+		if err != nil {
+			continue // refused with the port
+		}
+		address = address.Unmap()
+		if file, isPublished := published[address]; isPublished {
+			return &RequestError{"hostIP", hostIP, fmt.Sprintf("is for the ports of other allocations (publishAddress in %s), and moves between hosts: choose another address", file)}
+		}
+		if slices.ContainsFunc(interfaces, func(i netns.Interface) bool { return slices.Contains(i.Published, address) }) {
+			return &RequestError{"hostIP", hostIP, "the host has it for the ports of another allocation (publishAddress): choose another address"}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,13 +88,23 @@ func TestPublishOn(t *testing.T) {
 	}
 }
 
-// TestRefusePublished: a job does not choose the address that the host has for another allocation, however it writes it.
+// TestRefusePublished: neither a job nor an operator chooses an address that is for the ports of another allocation, however it is
+// written, and whether this host has it now or not.
 func TestRefusePublished(t *testing.T) {
-	host := addressedHost{kernel.NewHost()}
-	for hostIP, want := range map[string]bool{"2001:db8::50": true, "2001:0db8:0:0::50": true, "2001:db8::1": false, "192.0.2.1": false, "": false} {
-		a := &Attachment{Element: selection.Element{PortMappings: []allocation.ChosenPort{{}, {HostIP: hostIP}}}}
-		if err := a.refusePublished(host); (err != nil) != want {
-			t.Errorf("%q: %v", hostIP, err)
+	f := Facts{Host: addressedHost{kernel.NewHost()}, PublishedAddresses: func() (map[netip.Addr]string, error) {
+		return map[netip.Addr]string{netip.MustParseAddr("192.0.2.60"): "/conf/web.conflist"}, nil
+	}}
+	for hostIP, want := range map[string]string{
+		"2001:db8::50": "the host has it", "2001:0db8:0:0::50": "the host has it", "192.0.2.60": "/conf/web.conflist", "::ffff:192.0.2.60": "/conf/web.conflist",
+		"2001:db8::1": "", "192.0.2.1": "", "": "", "x": "",
+	} {
+		byJob := &Attachment{Element: selection.Element{PortMappings: []allocation.ChosenPort{{}, {HostIP: hostIP}}}}
+		for who, err := range map[string]error{
+			"job": byJob.refusePublished(nil, f), "operator": new(Attachment).refusePublished([]portmap.Port{{}, {HostIP: hostIP}}, f),
+		} {
+			if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %q: %v, want %s", who, hostIP, err, want)
+			}
 		}
 	}
 }

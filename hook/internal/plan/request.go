@@ -104,21 +104,34 @@ func (r Request) Validate() error {
 	if r.Primary == nil && len(r.Networks)+len(r.Defaults) == 0 {
 		return &RequestError{"networks", "", "nothing to attach: name a primary or an extra network"}
 	}
-	if err := validateNarrowing("ingress", r.Narrowing.Ingress, isolation.ParseIngress); err != nil {
-		return err
-	}
-	if err := validateNarrowing("egress", r.Narrowing.Egress, isolation.ParseEgress); err != nil {
+	if err := r.Narrow(unlessEmpty(r.Narrowing.Ingress), unlessEmpty(r.Narrowing.Egress)); err != nil {
 		return err
 	}
 	return validateArgs(r.Args)
 }
 
-func validateNarrowing(field, text string, parse func(string) (isolation.Narrowing, error)) error {
+func unlessEmpty(text string) *string {
 	if text == "" {
 		return nil
 	}
-	if _, err := parse(text); err != nil {
-		return &RequestError{field, text, err.Error()}
+	return &text
+}
+
+// Narrow sets what is left of the traffic, by texts that are given; nil: it stays as it is. The error is a *RequestError for the one that cannot be read; one
+// that is empty cannot, because it would leave all.
+func (r *Request) Narrow(ingress, egress *string) error {
+	for _, one := range []struct {
+		field      string
+		text, into *string
+		parse      func(string) (isolation.Narrowing, error)
+	}{{"ingress", ingress, &r.Narrowing.Ingress, isolation.ParseIngress}, {"egress", egress, &r.Narrowing.Egress, isolation.ParseEgress}} {
+		if one.text == nil {
+			continue
+		}
+		if _, err := one.parse(*one.text); err != nil {
+			return &RequestError{one.field, *one.text, err.Error()}
+		}
+		*one.into = *one.text
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment, l
 func RecordUndone(o *operation.Operation, a *state.Attachment) error {
 	undone := *a
 	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
-	undone.DHCP = lease.Released(a.DHCP)
+	lease.Release(&undone)
 	if i := a.Isolation; i != nil {
 		undone.Isolation = i.Unplaced()
 	}
@@ -88,12 +88,18 @@ func Del(ctx context.Context, o *operation.Operation, a state.Attachment, list *
 	if err := o.Config.Cache().Restore(a, o.Record.Allocation.Netns); err != nil {
 		o.AttachmentLog(a).Warn("plugins get no prevResult", "error", err)
 	}
+	leave := func(ctx context.Context) error { return isolate.Leave(ctx, o, a) }
 	if c.Changes != nil {
-		c.Changes.Unlinked = append(c.Changes.Unlinked, func(ctx context.Context) error { return isolate.Remove(ctx, o, a) })
-	} else if err := isolate.Remove(ctx, o, a); err != nil { // plugins release addresses themselves
+		c.Changes.Unlinked = append(c.Changes.Unlinked, func(ctx context.Context) error { return isolate.Remove(ctx, o, a) }, leave)
+		return c, c.CNI.DelNetworkList(ctx, c.List, o.RuntimeConf(a, list, path))
+	}
+	if err := isolate.Remove(ctx, o, a); err != nil { // plugins release addresses themselves
 		return nil, err
 	}
-	return c, c.CNI.DelNetworkList(ctx, c.List, o.RuntimeConf(a, list, path))
+	if err := c.CNI.DelNetworkList(ctx, c.List, o.RuntimeConf(a, list, path)); err != nil {
+		return c, err
+	}
+	return c, leave(ctx)
 }
 
 // requireReleased looks for what a DEL that reports success has left: host-local and libcni report no file that

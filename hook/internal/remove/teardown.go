@@ -376,7 +376,7 @@ func Clean(ctx context.Context, o *operation.Operation, suspects []state.Suspect
 		if s.DelErr == nil { // DEL has
 			continue
 		}
-		if err := isolate.Remove(ctx, o, s.Attachment); err != nil {
+		if err := errors.Join(isolate.Remove(ctx, o, s.Attachment), isolate.Leave(ctx, o, s.Attachment)); err != nil {
 			return errors.Join(failed, err)
 		}
 	}

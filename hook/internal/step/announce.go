@@ -4,11 +4,13 @@
 package step
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/plan"
 	"github.com/allocnet/allocnet/state"
@@ -23,6 +25,7 @@ var announcing = []string{"bridge", "macvlan", "ipvlan", "vlan", "host-device"}
 
 func announceAdded(w *Work, p *plan.Plan) error {
 	for _, added := range p.Added {
+		announcePublished(w, *added.Attachment, added.List)
 		announceAddresses(w, *added.Attachment, added.List, false)
 	}
 	return nil
@@ -30,6 +33,7 @@ func announceAdded(w *Work, p *plan.Plan) error {
 
 func announceRestored(w *Work, a *state.Attachment) error {
 	if list, err := onrecord.List(*a); err == nil { // it was read a moment before
+		announcePublished(w, *a, list)
 		announceAddresses(w, *a, list, true)
 	}
 	return nil
@@ -51,6 +55,25 @@ func announceAddresses(w *Work, a state.Attachment, list *libcni.NetworkConfigLi
 	}
 	if moves || moved {
 		w.AnnounceAgain(w.Record.Allocation.Netns, a.Interface, addresses)
+	}
+}
+
+// hostNetns is the namespace of a thread of the process that announces: the host's.
+const hostNetns = "/proc/thread-self/ns/net"
+
+// announcePublished announces again the addresses that the host has for the ports of an attachment, which the plugin portmap has
+// announced once: another host may have had them a moment before.
+func announcePublished(w *Work, a state.Attachment, list *libcni.NetworkConfigList) {
+	if a.CapabilityArgs["portMappings"] == nil {
+		return
+	}
+	for _, p := range list.Plugins {
+		var conf struct {
+			PublishAddress cniconf.PublishAddress `json:"publishAddress"`
+		}
+		if json.Unmarshal(p.Bytes, &conf) == nil && len(conf.PublishAddress.Addresses) > 0 {
+			w.AnnounceAgain(hostNetns, conf.PublishAddress.Interface, conf.PublishAddress.Addresses)
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ func checkPortFamilies(w *Work, c Call) error {
 
 func warnUnreachedPorts(w *Work, c Call) {
 	switch first := cniconf.Chain(c.Recorded)[0]; {
-	case first.Type == "macvlan" || first.Type == "ipvlan":
+	case first.PassesHost():
 		w.log(c.Attachment).Warn("published ports do not answer: the plugin " + first.Type + " sends past the host; use the address of the attachment")
 	case first.Type == "bridge" && !first.HairpinMode && w.Host.FiltersBridges():
 		w.log(c.Attachment).Warn("with br_netfilter the allocation does not reach its own published ports: set \"hairpinMode\": true of the plugin bridge")

@@ -147,10 +147,17 @@ func setNames(l *dhcp.Lease, m *dhcpv4.DHCPv4) error {
 		return nil
 	}
 	list := m.DomainSearch()
-	if list == nil || len(list.Labels) > maxSearch {
+	if list == nil {
 		return fmt.Errorf("the search list has %d bytes: want at most %d domain names", len(data), maxSearch)
 	}
-	for _, name := range list.Labels {
+	return setSearch(l, list.Labels)
+}
+
+func setSearch(l *dhcp.Lease, names []string) error {
+	if len(names) > maxSearch {
+		return fmt.Errorf("the search list has %d names: want at most %d", len(names), maxSearch)
+	}
+	for _, name := range names {
 		if !isDomain(name) {
 			return fmt.Errorf("the search list has %q: want letters, digits, hyphens and dots", name)
 		}

@@ -7,18 +7,16 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/dhcp"
-	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Timeout is how long a lease is asked for.
@@ -30,57 +28,50 @@ var (
 	requestPauses  = []time.Duration{time.Second, 2 * time.Second, 2 * time.Second}
 )
 
-// ErrRefused is that a server refuses an address to the client, which must not use it any more.
-var ErrRefused = errdefs.New(errdefs.Unavailable, "the server refuses the address (DHCPNAK)")
-
-// SilenceError is that no server has given an answer that can be used.
-type SilenceError struct {
-	// Asked is what for.
-	Asked string
-	// Heard are the answers that could not be used.
-	Heard []string
-}
-
-func (e *SilenceError) Error() string {
-	heard := "nothing was heard"
-	if len(e.Heard) > 0 {
-		heard = "heard: " + strings.Join(e.Heard, "; ")
-	}
-	return fmt.Sprintf("no DHCP server %s; %s", e.Asked, heard)
-}
-
-// Kind is that of package errdefs.
-func (*SilenceError) Kind() errdefs.Kind { return errdefs.Unavailable }
-
 // Identity is what servers get to know of a client.
 type Identity struct{ ClientID, HostName string }
 
-// Client speaks with servers by an interface.
-type Client struct {
+// Servers are those of one family, asked by an interface.
+type Servers interface {
+	// Acquire asks for a lease, of an address if one is wanted. requested is called before a server may give it.
+	Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error)
+	// Renew has the server of a lease extend it.
+	Renew(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error)
+	// Rebind has any server extend it.
+	Rebind(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error)
+	// Release gives an address back, which the interface must not have any more. No answer is awaited.
+	Release(l dhcp.Lease) error
+	// Close closes the interface.
+	Close()
+}
+
+// Open opens an interface of the namespace of the thread, which has to be up.
+func Open(ctx context.Context, name string, f dhcp.Family, of Identity) (Servers, error) {
+	iface, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", name, err)
+	}
+	if f == dhcp.IPv6 {
+		return openIPv6(ctx, iface, of)
+	}
+	s, err := openSocket(iface, unix.ETH_P_IP, answers)
+	if err != nil {
+		return nil, err
+	}
+	return &ipv4{of, s, iface.HardwareAddr}, nil
+}
+
+// ipv4 are servers of DHCPv4.
+type ipv4 struct {
 	Identity
 
 	link link
 	mac  net.HardwareAddr
 }
 
-// Open opens an interface of the namespace of the thread, which has to be up.
-func Open(name string, of Identity) (*Client, error) {
-	iface, err := net.InterfaceByName(name)
-	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", name, err)
-	}
-	s, err := openSocket(iface)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{of, s, iface.HardwareAddr}, nil
-}
+func (c *ipv4) Close() { _ = c.link.Close() } // nothing to lose
 
-// Close closes the interface.
-func (c *Client) Close() { _ = c.link.Close() } // nothing to lose
-
-// Acquire asks for a lease, of an address if one is wanted. requested is called before the server may give it.
-func (c *Client) Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error) {
+func (c *ipv4) Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error) {
 	offer, err := c.discover(ctx, wanted)
 	if err != nil {
 		return dhcp.Lease{}, err
@@ -95,12 +86,12 @@ func (c *Client) Acquire(ctx context.Context, wanted netip.Addr, requested func(
 		return dhcp.Lease{}, err
 	}
 	var l dhcp.Lease
-	err = c.exchange(ctx, request{message: m, to: everyone, pauses: requestPauses, asked: fmt.Sprintf("gives the address %s that %s has offered", offer.Address, offer.Server)},
+	err = c.exchange(ctx, request{pauses: requestPauses, asked: fmt.Sprintf("gives the address %s that %s has offered", offer.Address, offer.Server)}, m, everyone,
 		func(a answer) error { return c.given(a, offer, true, &l) })
 	return l, err
 }
 
-func (c *Client) discover(ctx context.Context, wanted netip.Addr) (offer dhcp.Lease, err error) {
+func (c *ipv4) discover(ctx context.Context, wanted netip.Addr) (offer dhcp.Lease, err error) {
 	var options []dhcpv4.Option
 	if wanted.IsValid() {
 		options = append(options, dhcpv4.OptRequestedIPAddress(wanted.AsSlice()))
@@ -109,7 +100,7 @@ func (c *Client) discover(ctx context.Context, wanted netip.Addr) (offer dhcp.Le
 	if err != nil {
 		return offer, err
 	}
-	err = c.exchange(ctx, request{message: m, to: everyone, pauses: discoverPauses, asked: fmt.Sprintf("offers an address within %s", Timeout)}, func(a answer) error {
+	err = c.exchange(ctx, request{pauses: discoverPauses, asked: fmt.Sprintf("offers an address within %s", Timeout)}, m, everyone, func(a answer) error {
 		if t := a.MessageType(); t != dhcpv4.MessageTypeOffer {
 			return fmt.Errorf("%s", t)
 		}
@@ -124,14 +115,14 @@ func (c *Client) discover(ctx context.Context, wanted netip.Addr) (offer dhcp.Le
 }
 
 // given takes the answer to a request: the lease, or that it is refused. The answers of other servers are not meant.
-func (c *Client) given(a answer, asked dhcp.Lease, sameServer bool, l *dhcp.Lease) error {
+func (c *ipv4) given(a answer, asked dhcp.Lease, sameServer bool, l *dhcp.Lease) error {
 	server, ok := netip.AddrFromSlice(a.ServerIdentifier().To4())
 	if sameServer && (!ok || server != asked.Server) {
 		return fmt.Errorf("the server identifier is %s, want %s", server, asked.Server)
 	}
 	switch t := a.MessageType(); t {
 	case dhcpv4.MessageTypeNak:
-		return &final{ErrRefused}
+		return &final{fmt.Errorf("%w (DHCPNAK)", ErrRefused)}
 	case dhcpv4.MessageTypeAck:
 	default:
 		return fmt.Errorf("%s", t)
@@ -166,37 +157,34 @@ func complete(m *dhcpv4.DHCPv4, offer dhcp.Lease) *dhcpv4.DHCPv4 {
 }
 
 // own completes a lease with what the answer does not tell.
-func (c *Client) own(l dhcp.Lease, a answer) dhcp.Lease {
+func (c *ipv4) own(l dhcp.Lease, a answer) dhcp.Lease {
 	l.ClientID, l.HostName = c.ClientID, c.HostName
 	l.Hop, l.Clock, l.Acquired = a.hop.String(), dhcp.Span(dhcp.Now()), time.Now().UTC().Truncate(time.Second)
 	return l
 }
 
-// Renew has the server of a lease extend it.
-func (c *Client) Renew(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error) {
+func (c *ipv4) Renew(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error) {
 	to := destination{from: l.Address.Addr(), to: l.Server, hop: hopOf(l)}
 	return c.extend(ctx, l, to, fmt.Sprintf("%s extends the lease of %s", l.Server, l.Address.Addr()))
 }
 
-// Rebind has any server extend it.
-func (c *Client) Rebind(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error) {
+func (c *ipv4) Rebind(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error) {
 	return c.extend(ctx, l, destination{from: l.Address.Addr(), to: everyone.to, hop: broadcast}, fmt.Sprintf("extends the lease of %s", l.Address.Addr()))
 }
 
-func (c *Client) extend(ctx context.Context, l dhcp.Lease, to destination, asked string) (extended dhcp.Lease, err error) {
+func (c *ipv4) extend(ctx context.Context, l dhcp.Lease, to destination, asked string) (extended dhcp.Lease, err error) {
 	m, err := c.message(dhcpv4.MessageTypeRequest)
 	if err != nil {
 		return extended, err
 	}
 	m.ClientIPAddr = l.Address.Addr().AsSlice()
-	err = c.exchange(ctx, request{message: m, to: to, pauses: requestPauses, asked: asked}, func(a answer) error {
+	err = c.exchange(ctx, request{pauses: requestPauses, asked: asked}, m, to, func(a answer) error {
 		return c.given(a, l, to.to == l.Server, &extended)
 	})
 	return extended, err
 }
 
-// Release gives an address back, which the interface must not have any more. No server answers it.
-func (c *Client) Release(l dhcp.Lease) error {
+func (c *ipv4) Release(l dhcp.Lease) error {
 	m, err := c.message(dhcpv4.MessageTypeRelease, dhcpv4.OptServerIdentifier(l.Server.AsSlice()))
 	if err != nil {
 		return err
@@ -220,7 +208,7 @@ var wantedOptions = []dhcpv4.OptionCode{
 	dhcpv4.OptionDomainName, dhcpv4.OptionDNSDomainSearchList, dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue,
 }
 
-func (c *Client) message(t dhcpv4.MessageType, options ...dhcpv4.Option) (*dhcpv4.DHCPv4, error) {
+func (c *ipv4) message(t dhcpv4.MessageType, options ...dhcpv4.Option) (*dhcpv4.DHCPv4, error) {
 	// As the reference plugin has it, so that servers know its clients again: a type of 0, and the text.
 	id := dhcpv4.OptClientIdentifier(append([]byte{0}, c.ClientID...))
 	modifiers := []dhcpv4.Modifier{dhcpv4.WithHwAddr(c.mac), dhcpv4.WithMessageType(t), dhcpv4.WithOption(id)}
@@ -254,97 +242,23 @@ type destination struct {
 // everyone are all servers, asked by a client without an address.
 var everyone = destination{netip.AddrFrom4([4]byte{}), netip.AddrFrom4([4]byte{255, 255, 255, 255}), broadcast}
 
-// request is a message that is sent until it is answered.
-type request struct {
-	message *dhcpv4.DHCPv4
-	to      destination
-	pauses  []time.Duration
-	asked   string
-}
-
-// final is an error of an answer that ends an exchange.
-type final struct{ error }
-
-// exchange sends a message, and again after each pause, until accept takes an answer.
-func (c *Client) exchange(ctx context.Context, r request, accept func(answer) error) error {
-	silence := &SilenceError{Asked: r.asked}
-	began := time.Now()
-	for _, pause := range r.pauses {
-		if ctx.Err() != nil {
-			break
-		}
-		r.message.NumSeconds = uint16(time.Since(began).Seconds())
-		if err := c.link.Send(encode(r.message.ToBytes(), r.to.from, r.to.to), r.to.hop); err != nil {
-			return fmt.Errorf("send %s: %w", r.message.MessageType(), err)
-		}
-		deadline := time.Now().Add(pause)
-		if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
-			deadline = end
-		}
-		done, err := c.await(ctx, r.message.TransactionID, deadline, accept, silence)
-		if done || err != nil {
-			return err
-		}
+// exchange sends a message until accept takes an answer.
+func (c *ipv4) exchange(ctx context.Context, r request, m *dhcpv4.DHCPv4, to destination, accept func(answer) error) error {
+	r.protocol, r.hop, r.decode = "DHCP", to.hop, decode
+	r.packet = func(elapsed time.Duration) []byte {
+		m.NumSeconds = uint16(elapsed.Seconds())
+		return encode(m.ToBytes(), to.from, to.to)
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
-		return cause
-	}
-	return silence
-}
-
-// await receives answers until one is taken, or the deadline.
-func (c *Client) await(ctx context.Context, of dhcpv4.TransactionID, deadline time.Time, accept func(answer) error, silence *SilenceError) (done bool, err error) {
-	for ctx.Err() == nil {
-		p, hop, err := c.link.Receive(deadline)
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
+	r.take = func(message []byte, _ netip.Addr, hop net.HardwareAddr) (bool, error) {
+		a, err := dhcpv4.FromBytes(message)
+		if err != nil {
+			return false, fmt.Errorf("a message that cannot be read: %w", err)
+		}
+		if a.OpCode != dhcpv4.OpcodeBootReply || a.TransactionID != m.TransactionID || !slices.Equal(a.ClientHWAddr, c.mac) {
 			return false, nil
 		}
-		if err != nil {
-			return false, fmt.Errorf("receive answers: %w", err)
-		}
-		message, from, ok := decode(p)
-		if !ok {
-			continue
-		}
-		taken, err := c.take(message, hop, of, accept)
-		if end, ok := errors.AsType[*final](err); ok {
-			return true, end.error
-		}
-		if taken {
-			return true, nil
-		}
-		if err != nil {
-			silence.note(from, err)
-		}
+		err = accept(answer{a, hop})
+		return err == nil, err
 	}
-	return false, nil
-}
-
-// take has accept take a message, unless it is another client's. A panic of the library is a message that cannot be read.
-func (c *Client) take(message []byte, hop net.HardwareAddr, of dhcpv4.TransactionID, accept func(answer) error) (taken bool, err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			taken, err = false, fmt.Errorf("a message that cannot be read: %v", reason)
-		}
-	}()
-	m, err := dhcpv4.FromBytes(message)
-	if err != nil {
-		return false, fmt.Errorf("a message that cannot be read: %w", err)
-	}
-	if m.OpCode != dhcpv4.OpcodeBootReply || m.TransactionID != of || !slices.Equal(m.ClientHWAddr, c.mac) {
-		return false, nil
-	}
-	err = accept(answer{m, hop})
-	return err == nil, err
-}
-
-// maxHeard bounds what is told of answers.
-const maxHeard = 4
-
-func (e *SilenceError) note(from netip.Addr, err error) {
-	text := fmt.Sprintf("%s: %v", from, err)
-	if len(e.Heard) < maxHeard && !slices.Contains(e.Heard, text) {
-		e.Heard = append(e.Heard, text)
-	}
+	return exchange(ctx, c.link, r)
 }

@@ -89,7 +89,7 @@ func always(changes ...dhcpv4.Modifier) func(*dhcpv4.DHCPv4) []*dhcpv4.DHCPv4 {
 	return func(m *dhcpv4.DHCPv4) []*dhcpv4.DHCPv4 { return []*dhcpv4.DHCPv4{reply(m, changes...)} }
 }
 
-func clientOf(s *server) *Client { return &Client{Identity{"c/lan/net0", "web"}, s, own} }
+func clientOf(s *server) *ipv4 { return &ipv4{Identity{"c/lan/net0", "web"}, s, own} }
 
 func acquire(t *testing.T, s *server) (dhcp.Lease, []dhcp.Lease, error) {
 	t.Helper()
@@ -325,9 +325,9 @@ func TestExtend(t *testing.T) {
 	short := []dhcpv4.Modifier{
 		dhcpv4.WithoutOption(dhcpv4.OptionSubnetMask), dhcpv4.WithoutOption(dhcpv4.OptionRouter), dhcpv4.WithoutOption(dhcpv4.OptionDomainNameServer), dhcpv4.WithLeaseTime(60),
 	}
-	for to, extend := range map[string]func(*Client) (dhcp.Lease, error){
-		"10.0.0.1":        func(c *Client) (dhcp.Lease, error) { return c.Renew(t.Context(), l) },
-		"255.255.255.255": func(c *Client) (dhcp.Lease, error) { return c.Rebind(t.Context(), l) },
+	for to, extend := range map[string]func(*ipv4) (dhcp.Lease, error){
+		"10.0.0.1":        func(c *ipv4) (dhcp.Lease, error) { return c.Renew(t.Context(), l) },
+		"255.255.255.255": func(c *ipv4) (dhcp.Lease, error) { return c.Rebind(t.Context(), l) },
 	} {
 		s := &server{answers: always(short...)}
 		extended, err := extend(clientOf(s))

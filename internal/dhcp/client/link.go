@@ -10,10 +10,9 @@ import (
 
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
-	"golang.org/x/sys/unix"
 )
 
-// link sends and receives IPv4 packets of one interface.
+// link sends and receives packets of IPv4 or IPv6 of one interface.
 type link interface {
 	// Send sends a packet to a link-layer address.
 	Send(p []byte, hop net.HardwareAddr) error
@@ -39,16 +38,26 @@ var answers = []bpf.Instruction{
 	bpf.RetConstant{Val: 0},
 }
 
+// answersIPv6 is the same for IPv6.
+var answersIPv6 = []bpf.Instruction{
+	bpf.LoadAbsolute{Off: 6, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: udp, SkipFalse: 3},
+	bpf.LoadAbsolute{Off: ipv6Header + 2, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: clientPortIPv6, SkipFalse: 1},
+	bpf.RetConstant{Val: maxPacket},
+	bpf.RetConstant{Val: 0},
+}
+
 // socket is a link of the kernel, which needs no address.
 type socket struct{ conn *packet.Conn }
 
-// openSocket opens an interface of the namespace of the thread.
-func openSocket(iface *net.Interface) (*socket, error) {
-	filter, err := bpf.Assemble(answers)
+// openSocket opens an interface of the namespace of the thread, for the packets of a protocol that a filter lets through.
+func openSocket(iface *net.Interface, protocol int, through []bpf.Instruction) (*socket, error) {
+	filter, err := bpf.Assemble(through)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := packet.Listen(iface, packet.Datagram, unix.ETH_P_IP, &packet.Config{Filter: filter})
+	conn, err := packet.Listen(iface, packet.Datagram, protocol, &packet.Config{Filter: filter})
 	if err != nil {
 		return nil, fmt.Errorf("open interface %s: %w", iface.Name, err)
 	}

@@ -5,7 +5,6 @@ package flows
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,16 +12,25 @@ import (
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// sent returns the flow of a packet to port 9 of this host.
-func sent(t *testing.T, of *socket) Flow {
+// tracked are the flows that the kernel tracks.
+func tracked(t *testing.T) (all []netfilter.Flow) {
+	t.Helper()
+	if err := netfilter.ForgetEach(t.Context(), func(f netfilter.Flow) bool { all = append(all, f); return false }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// send sends a packet to port 9 of this host, so that there is a flow of it.
+func send(t *testing.T) {
 	t.Helper()
 	conn, err := net.Dial("udp", "127.0.0.1:9")
 	if err != nil {
@@ -32,15 +40,13 @@ func sent(t *testing.T, of *socket) Flow {
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	all, err := of.list()
-	at := slices.IndexFunc(all, func(f Flow) bool { return f.Protocol == udp && f.Original.DestinationPort == 9 })
-	if err != nil || at < 0 {
-		t.Fatalf("the flow is not among %+v, %v", all, err)
+	all := tracked(t)
+	if !slices.ContainsFunc(all, func(f netfilter.Flow) bool { return f.Protocol == udp && f.Original.DestinationPort == 9 }) {
+		t.Fatalf("the flow is not among %+v", all)
 	}
-	return all[at]
 }
 
-// TestRootForget: the kernel forgets a flow. That it has ended is no error; what is no flow, and a call that is too late, are.
+// TestRootForget: the kernel forgets a flow. That it has ended meanwhile is no error; a call that is too late is.
 func TestRootForget(t *testing.T) {
 	roottest.Require(t)
 	netns, err := ns.TempNetNS()
@@ -53,26 +59,23 @@ func TestRootForget(t *testing.T) {
 			return err
 		}
 		sandbox.Run(t, "nft", "add table ip t; add chain ip t c { type filter hook output priority 0; }; add rule ip t c ct state new accept")
-		own, err := dial(t.Context())
-		if err != nil {
-			return err
-		}
-		defer own.Close()
-		sent(t, own)
+		send(t)
 		all := []Translation{fakeTranslation{{Source: netip.MustParseAddr("127.0.0.1")}}}
 		if err := Forget(t.Context(), all); err != nil {
 			return err
 		}
-		if left, err := own.list(); len(left) > 0 || err != nil {
-			t.Errorf("left are %+v, %v", left, err)
+		if left := tracked(t); len(left) > 0 {
+			t.Errorf("left are %+v", left)
 		}
-		f := sent(t, own)
-		if err := errors.Join(own.forget(f), own.forget(f)); err != nil {
+		send(t)
+		nested := func(netfilter.Flow) bool {
+			if err := Forget(t.Context(), all); err != nil {
+				t.Error(err)
+			}
+			return true
+		}
+		if err := netfilter.ForgetEach(t.Context(), nested); err != nil {
 			t.Errorf("a flow that has ended: %v", err)
-		}
-		f.message = slices.Concat(f.message[:nfgenmsgLength], []byte{4, 0, 1, unix.NLA_F_NESTED >> 8})
-		if err := own.forget(f); err == nil {
-			t.Error("what is no flow is forgotten")
 		}
 		late, stop := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 		defer stop()

@@ -4,6 +4,7 @@
 package ipam
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -25,7 +27,7 @@ import (
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
-// DHCP is the dhcp plugin with its daemon: it asks for a lease, which the agent extends, and which DEL releases.
+// DHCP is the dhcp plugin with its daemon: it asks for leases, which the agent extends, and which DEL releases.
 var DHCP = plugin.Type{
 	Config: func() any { return &dhcpConfig{} },
 	Add:    addDHCP, Check: checkDHCP, Del: delDHCP, Leave: releaseDHCP,
@@ -51,10 +53,24 @@ type dhcpConfig struct {
 	Identity string `json:"identity"`
 	// HostName is the name that servers get: that of the job. Default: none.
 	HostName string `json:"hostname"`
+	// Families are those that addresses are asked for of. Default: IPv4.
+	Families []dhcp.Family `json:"families"`
+}
+
+// families are those of the configuration, IPv4 first.
+func (c *dhcpConfig) families() []dhcp.Family {
+	if c.Families == nil {
+		return []dhcp.Family{dhcp.IPv4}
+	}
+	return slices.Sorted(slices.Values(c.Families))
 }
 
 func (c *dhcpConfig) validate() error {
+	of := slices.Compact(slices.Sorted(slices.Values(c.Families)))
+	isUnknown := func(f dhcp.Family) bool { return f != dhcp.IPv4 && f != dhcp.IPv6 }
 	switch {
+	case c.Families != nil && (len(of) == 0 || len(of) != len(c.Families) || slices.ContainsFunc(of, isUnknown)):
+		return fmt.Errorf("families of dhcp are %q: want %q, %q or both", c.Families, dhcp.IPv4, dhcp.IPv6)
 	case c.Identity != "" && c.Identity != perAllocation && c.Identity != perJob:
 		return fmt.Errorf("identity of dhcp is %q: want %q or %q", c.Identity, perAllocation, perJob)
 	case c.HostName != "" && c.HostName != perJob:
@@ -63,19 +79,23 @@ func (c *dhcpConfig) validate() error {
 	return nil
 }
 
-// identityOf returns what servers get to know of an attachment.
-func identityOf(c *plugin.Call) (i client.Identity, err error) {
+func readDHCP(c *plugin.Call) (*dhcpConfig, error) {
 	var conf struct{ IPAM dhcpConfig }
 	if err := c.Load(&conf); err != nil {
-		return i, err
+		return nil, err
 	}
 	if err := conf.IPAM.validate(); err != nil {
-		return i, types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "")
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "")
 	}
-	if conf.IPAM.HostName == perJob {
-		i.HostName = hostName(c.Lease.Job, c.Lease.Task)
+	return &conf.IPAM, nil
+}
+
+// identityOf returns what servers get to know of an attachment.
+func (c *dhcpConfig) identityOf(call *plugin.Call) (i client.Identity, err error) {
+	if c.HostName == perJob {
+		i.HostName = hostName(call.Lease.Job, call.Lease.Task)
 	}
-	i.ClientID, err = clientID(c, conf.IPAM.Identity)
+	i.ClientID, err = clientID(call, c.Identity)
 	return i, err
 }
 
@@ -155,29 +175,43 @@ func addDHCP(c *plugin.Call) (*current.Result, error) {
 	if c.Lease == nil || c.Lease.Record == nil {
 		return nil, errNoKeeper
 	}
-	id, err := identityOf(c)
+	conf, err := readDHCP(c)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := openInside(c, id)
+	id, err := conf.identityOf(c)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	ctx, stop := context.WithTimeout(c.Ctx, client.Timeout)
+	ctx, stop := context.WithTimeout(c.Ctx, client.Timeout) // for both families
 	defer stop()
+	var leases []dhcp.Lease
+	for _, family := range conf.families() {
+		l, err := acquire(ctx, c, id, family)
+		if err != nil {
+			return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("network %q: interface %s: %v", c.Network, c.IfName, err), "")
+		}
+		leases = append(leases, l)
+	}
+	return LeaseResult(leases...), nil
+}
+
+// acquire asks for the lease of a family.
+func acquire(ctx context.Context, c *plugin.Call, id client.Identity, family dhcp.Family) (l dhcp.Lease, err error) {
+	servers, err := openInside(ctx, c, id, family)
+	if err != nil {
+		return l, err
+	}
+	defer servers.Close()
 	record := recorderOf(c, id)
-	l, err := conn.Acquire(ctx, wanted(c), record)
+	l, err = servers.Acquire(ctx, wanted(c, family), record)
 	if err == nil {
 		err = record(l)
 	}
 	if err == nil && isShared(c, id) {
-		l, err = takeOver(ctx, c, conn, l)
+		l, err = takeOver(ctx, c, servers, l)
 	}
-	if err != nil {
-		return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("network %q: interface %s: %v", c.Network, c.IfName, err), "")
-	}
-	return LeaseResult(l), nil
+	return l, err
 }
 
 // isShared tells whether another allocation may have the lease of the same client.
@@ -196,14 +230,14 @@ func recorderOf(c *plugin.Call, id client.Identity) func(dhcp.Lease) error {
 
 // takeOver makes sure of a lease whose client another allocation of the job was. It may have the address still, or may just have
 // released it: then the server is asked once more.
-func takeOver(ctx context.Context, c *plugin.Call, conn *client.Client, l dhcp.Lease) (dhcp.Lease, error) {
+func takeOver(ctx context.Context, c *plugin.Call, servers client.Servers, l dhcp.Lease) (dhcp.Lease, error) {
 	taken := false
 	err := c.InNamespace(func() (err error) {
 		taken, err = acd.Probe(ctx, c.IfName, l.Address.Addr())
 		return err
 	})
 	if err == nil && !taken {
-		if l, err = conn.Rebind(ctx, l); err == nil {
+		if l, err = servers.Rebind(ctx, l); err == nil {
 			return l, c.Lease.Record(l)
 		}
 	}
@@ -213,35 +247,41 @@ func takeOver(ctx context.Context, c *plugin.Call, conn *client.Client, l dhcp.L
 	return l, err
 }
 
-// wanted is the address that an earlier ADD of the attachment has had.
-func wanted(c *plugin.Call) netip.Addr {
-	if c.Lease.Recorded == nil {
-		return netip.Addr{}
+// wanted is the address of a family that an earlier ADD of the attachment has had.
+func wanted(c *plugin.Call, family dhcp.Family) netip.Addr {
+	if l := c.Lease.Of(family); l != nil {
+		return l.Address.Addr()
 	}
-	return c.Lease.Recorded.Address.Addr()
+	return netip.Addr{}
 }
 
 // openInside sets the interface up, without an address, and opens it.
-func openInside(c *plugin.Call, id client.Identity) (conn *client.Client, err error) {
+func openInside(ctx context.Context, c *plugin.Call, id client.Identity, family dhcp.Family) (servers client.Servers, err error) {
 	err = c.InNamespace(func() error {
 		if err := links.SetUp(c.IfName); err != nil {
 			return err
 		}
-		conn, err = client.Open(c.IfName, id)
+		servers, err = client.Open(ctx, c.IfName, family, id)
 		return err
 	})
-	if err == nil && conn == nil {
+	if err == nil && servers == nil {
 		err = fmt.Errorf("namespace %s does not exist", c.Netns)
 	}
-	return conn, err
+	return servers, err
 }
 
-// LeaseResult returns what a lease gives an attachment: nothing if it was lost.
-func LeaseResult(l dhcp.Lease) *current.Result {
+// LeaseResult returns what leases of an attachment give it: nothing if they were lost.
+func LeaseResult(leases ...dhcp.Lease) *current.Result {
 	r := &current.Result{CNIVersion: current.ImplementedSpecVersion}
-	if l.Lost {
-		return r
+	for _, l := range leases {
+		if !l.Lost {
+			addLease(r, l)
+		}
 	}
+	return r
+}
+
+func addLease(r *current.Result, l dhcp.Lease) {
 	address, isOnLink := &current.IPConfig{Address: *netns.IPNet(l.Address)}, func(route dhcp.Route) bool { return !route.Via.IsValid() }
 	if l.Gateway.IsValid() {
 		r.Routes = append(r.Routes, &types.Route{Dst: *netns.IPNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), GW: l.Gateway.AsSlice()})
@@ -249,47 +289,67 @@ func LeaseResult(l dhcp.Lease) *current.Result {
 			address.Gateway = l.Gateway.AsSlice()
 		}
 	}
-	r.IPs = []*current.IPConfig{address}
+	r.IPs = append(r.IPs, address)
 	for _, route := range l.Routes {
 		r.Routes = append(r.Routes, &types.Route{Dst: *netns.IPNet(route.To), GW: route.Via.AsSlice()})
 	}
 	for _, server := range l.DNS {
 		r.DNS.Nameservers = append(r.DNS.Nameservers, server.String())
 	}
-	r.DNS.Domain, r.DNS.Search = l.Domain, l.Search
-	return r
+	r.DNS.Domain = cmp.Or(r.DNS.Domain, l.Domain)
+	for _, name := range l.Search {
+		if !slices.Contains(r.DNS.Search, name) {
+			r.DNS.Search = append(r.DNS.Search, name)
+		}
+	}
 }
 
-// checkDHCP requires that a lease is on record. Whether it is extended in time, the agent sees.
+// checkDHCP requires that leases are on record. Whether they are extended in time, the agent sees.
 func checkDHCP(c *plugin.Call) error {
-	if c.Lease == nil || c.Lease.Recorded == nil {
-		return fmt.Errorf("dhcp: no lease of %s is on record", c.IfName)
+	conf, err := readDHCP(c)
+	if err != nil {
+		return err
+	}
+	for _, family := range conf.families() {
+		if c.Lease.Of(family) == nil {
+			return fmt.Errorf("dhcp: no lease of an address of %s is on record (%s)", c.IfName, family)
+		}
 	}
 	return nil
 }
 
-// releaseDHCP gives the address back, while there is an interface by which its server can be told, which has not got the address any
-// more. Otherwise the lease ends by itself.
+// releaseDHCP gives the addresses back, while there is an interface by which their servers can be told, which has not got the addresses
+// any more. Otherwise the leases end by themselves.
 func releaseDHCP(c *plugin.Call) {
-	if c.Lease == nil || c.Lease.Recorded == nil || c.Lease.Recorded.Lost {
+	if c.Lease == nil {
 		return
 	}
-	l := *c.Lease.Recorded
-	_ = c.InNamespace(func() error { // what fails, time does
-		link, err := links.Find(c.IfName)
-		if err != nil || link == nil {
-			return err
+	for _, l := range c.Lease.Recorded {
+		if !l.Lost {
+			_ = c.InNamespace(func() error { return release(c, l) }) // what fails, time does
 		}
-		if err := links.RemoveAddresses(link, l.Addresses()); err != nil {
-			return err
-		}
-		conn, err := client.Open(c.IfName, client.Identity{ClientID: l.ClientID})
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		return conn.Release(l)
-	})
+	}
+}
+
+// releaseTimeout is how long a release waits for an interface, which was usable before unless the allocation changed it.
+const releaseTimeout = time.Second
+
+func release(c *plugin.Call, l dhcp.Lease) error {
+	link, err := links.Find(c.IfName)
+	if err != nil || link == nil {
+		return err
+	}
+	if err := links.RemoveAddresses(link, l.Addresses()); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(c.Ctx, releaseTimeout)
+	defer stop()
+	servers, err := client.Open(ctx, c.IfName, l.Family(), client.Identity{ClientID: l.ClientID})
+	if err != nil {
+		return err
+	}
+	defer servers.Close()
+	return servers.Release(l)
 }
 
 // delDHCP has nothing more to do: releaseDHCP has, and what it could not, time does.

@@ -10,11 +10,21 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/dhcp"
+	"github.com/allocnet/allocnet/internal/dhcp/client"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 )
 
 func dhcpCall(ipam, args string, of plugin.Lease) *plugin.Call {
 	return &plugin.Call{ContainerID: "a1", Network: "lan", IfName: "net0", Args: args, Lease: &of, Config: fmt.Appendf(nil, `{"name": "lan", "ipam": {"type": "dhcp"%s}}`, ipam)}
+}
+
+// identify returns the identity of the configuration of a call.
+func identify(c *plugin.Call) (client.Identity, error) {
+	conf, err := readDHCP(c)
+	if err != nil {
+		return client.Identity{}, err
+	}
+	return conf.identityOf(c)
 }
 
 // TestDHCPIdentity: what servers know an attachment by, and what cannot be known is an error.
@@ -37,7 +47,7 @@ func TestDHCPIdentity(t *testing.T) {
 		"host name of no job":  {ipam: `, "hostname": "job"`, id: "a1/lan/net0"},
 		"a group without task": {ipam: `, "hostname": "job"`, of: plugin.Lease{Job: "Web.Front/x\n\"é-"}, id: "a1/lan/net0", host: "web-front-x"},
 	} {
-		got, err := identityOf(dhcpCall(test.ipam, test.args, test.of))
+		got, err := identify(dhcpCall(test.ipam, test.args, test.of))
 		if test.failed != "" {
 			if err == nil || !strings.Contains(err.Error(), test.failed) {
 				t.Errorf("%s: %v, want %s", name, err, test.failed)
@@ -59,7 +69,7 @@ func TestDHCPIdentitiesOfOthers(t *testing.T) {
 		"ADDRESS_KEY=b/0": {{Namespace: "n", Job: "a", Group: "b"}},
 	} {
 		for _, of := range all {
-			got, err := identityOf(dhcpCall(`, "identity": "job"`, args, of))
+			got, err := identify(dhcpCall(`, "identity": "job"`, args, of))
 			if other, isThere := seen[got.ClientID]; err != nil || isThere {
 				t.Errorf("%+v with %s is %q, as %+v, %v", of, args, got.ClientID, other, err)
 			}
@@ -76,7 +86,7 @@ func TestUnsureLease(t *testing.T) {
 			Namespace: "n", Job: "j", Group: "g",
 			Record: func(l dhcp.Lease) error { recorded = l; return nil },
 		})
-		id, err := identityOf(c)
+		id, err := identify(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +100,7 @@ func TestUnsureLease(t *testing.T) {
 func TestLongDHCPIdentities(t *testing.T) {
 	seen := map[string]bool{}
 	for _, job := range []string{strings.Repeat("j", 300) + "1", strings.Repeat("j", 300) + "2"} {
-		got, err := identityOf(dhcpCall(`, "identity": "job", "hostname": "job"`, "ADDRESS_KEY=1", plugin.Lease{Namespace: "n", Job: job, Group: "g"}))
+		got, err := identify(dhcpCall(`, "identity": "job", "hostname": "job"`, "ADDRESS_KEY=1", plugin.Lease{Namespace: "n", Job: job, Group: "g"}))
 		if err != nil || len(got.ClientID) > maxClientID || len(got.HostName) != maxLabel || seen[got.ClientID] {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -125,17 +135,56 @@ func TestLeaseResult(t *testing.T) {
 	}
 }
 
+// TestDHCPFamilies: which there are, IPv4 first, and what is no list of them. Each has a lease on record.
+func TestDHCPFamilies(t *testing.T) {
+	for families, want := range map[string]string{
+		`["ipv4"]`: "[ipv4]", `["ipv6"]`: "[ipv6]", `["ipv6", "ipv4"]`: "[ipv4 ipv6]",
+		`[]`: "", `["ipv6", "ipv6"]`: "", `["IPv6"]`: "", `["ipv4", "ipv6", ""]`: "",
+	} {
+		c := dhcpCall(`, "families": `+families, "", plugin.Lease{})
+		conf, err := readDHCP(c)
+		if want == "" {
+			if err == nil || !strings.Contains(err.Error(), `families of dhcp are [`) || !strings.Contains(err.Error(), `want "ipv4", "ipv6" or both`) {
+				t.Errorf("%s: %v", families, err)
+			}
+			continue
+		}
+		if err != nil || fmt.Sprint(conf.families()) != want {
+			t.Errorf("%s: %v, %v, want %s", families, conf, err, want)
+			continue
+		}
+		c.Lease.Recorded = []dhcp.Lease{{Address: netip.MustParsePrefix("10.0.0.5/24")}}
+		if err := checkDHCP(c); (err == nil) != (want == "[ipv4]") {
+			t.Errorf("%s with a lease of IPv4 alone: %v", families, err)
+		}
+	}
+}
+
+// TestLeasesOfBoth: what leases of both families give, name servers of both and each search domain once.
+func TestLeasesOfBoth(t *testing.T) {
+	four := dhcp.Lease{Address: netip.MustParsePrefix("10.0.0.5/24"), Gateway: netip.MustParseAddr("10.0.0.1"), DNS: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Search: []string{"a", "b"}}
+	six := dhcp.Lease{Address: netip.MustParsePrefix("2001:db8::5/128"), DNS: []netip.Addr{netip.MustParseAddr("2001:db8::1")}, Search: []string{"b", "c"}}
+	r := LeaseResult(four, six)
+	if len(r.IPs) != 2 || r.IPs[1].Address.String() != "2001:db8::5/128" || r.IPs[1].Gateway != nil || len(r.Routes) != 1 || fmt.Sprint(r.DNS.Nameservers, r.DNS.Search) != "[10.0.0.1 2001:db8::1] [a b c]" {
+		t.Errorf("%+v", r)
+	}
+	four.Lost = true
+	if r := LeaseResult(four, six); len(r.IPs) != 1 || len(r.Routes) != 0 {
+		t.Errorf("with one that is lost: %+v", r)
+	}
+}
+
 // TestDHCPWithoutKeeper: nothing is asked for where nothing would be on record; what has no lease has none to release.
 func TestDHCPWithoutKeeper(t *testing.T) {
 	c := dhcpCall("", "", plugin.Lease{})
 	if _, err := addDHCP(c); err != errNoKeeper { //nolint:errorlint // it is not wrapped
 		t.Errorf("got %v", err)
 	}
-	if err := checkDHCP(c); err == nil || !strings.Contains(err.Error(), "no lease of net0 is on record") {
+	if err := checkDHCP(c); err == nil || !strings.Contains(err.Error(), "no lease of an address of net0 is on record (ipv4)") {
 		t.Errorf("CHECK: %v", err)
 	}
 	releaseDHCP(c)
-	c.Lease.Recorded = &dhcp.Lease{}
+	c.Lease.Recorded = []dhcp.Lease{{Address: netip.MustParsePrefix("10.0.0.5/24")}}
 	if err := checkDHCP(c); err != nil {
 		t.Error(err)
 	}

@@ -132,9 +132,9 @@ func (m attachment) Keys() []flows.Key {
 
 // Wants tells whether a flow leaves with the address of the attachment and has no answer: who has no
 // route to the address cannot answer.
-func (m attachment) Wants(f flows.Flow, isLocal func(netip.Addr) bool) bool {
+func (m attachment) Wants(f netfilter.Flow, isLocal func(netip.Addr) bool) bool {
 	source, destination := f.Original.Source, f.Reply.Source
-	if f.Reply.Destination != source || !f.Begins() || destination.IsMulticast() {
+	if f.Reply.Destination != source || !flows.Begins(f) || destination.IsMulticast() {
 		return false
 	}
 	from := func(network net.IPNet) bool { return network.IP.Equal(source.AsSlice()) }

@@ -19,12 +19,12 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/flows/flowstest"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/rules"
 	"github.com/allocnet/allocnet/internal/inprocess/rules/rulestest"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
+	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -131,7 +131,7 @@ func removeRules(ctx context.Context, m attachment) error {
 // TestMasqueradedFlows: those that leave with the address of the attachment, and have no answer.
 func TestMasqueradedFlows(t *testing.T) {
 	m := attachment{networks: []net.IPNet{rulestest.Network(t, "10.88.0.3/16"), rulestest.Network(t, "fd00:88::3/64")}}
-	got := flowstest.Wanted(m, map[string]flows.Flow{
+	got := flowstest.Wanted(m, map[string]netfilter.Flow{
 		"to the outside":               flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 198.51.100.1:53", "198.51.100.1:53 10.88.0.3:1000"),
 		"to the outside by IPv6":       flowstest.Of(unix.IPPROTO_UDP, "[fd00:88::3]:1000 [2001:db8::9]:53", "[2001:db8::9]:53 [fd00:88::3]:1000"),
 		"to a port of another network": flowstest.Of(unix.IPPROTO_UDP, "10.88.0.3:1000 192.0.2.1:8088", "10.90.0.4:80 10.88.0.3:1000"),

@@ -4,6 +4,7 @@
 package portmap
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,31 +15,28 @@ import (
 
 	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
-	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // forgetFlows deletes the UDP flows to the published ports of the host: as long as they exist, they go
 // where they went before the rules were made.
-func (conf *config) forgetFlows(v4 bool) error {
-	var family netlink.InetFamily = unix.AF_INET6
+func (conf *config) forgetFlows(ctx context.Context, v4 bool) error {
+	family := netlink.FAMILY_V6
 	if v4 {
-		family = unix.AF_INET
+		family = netlink.FAMILY_V4
 	}
 	if !slices.ContainsFunc(conf.RuntimeConfig.PortMappings, mapping.isUDP) {
 		return nil
 	}
-	addresses, err := links.Addresses(nil, int(family))
+	addresses, err := links.Addresses(nil, family)
 	if err != nil {
 		return err
 	}
-	var own []net.IP
+	published := publishedFlows{mappings: conf.RuntimeConfig.PortMappings}
 	for _, address := range addresses {
-		own = append(own, address.IP)
+		published.own = append(published.own, address.IP)
 	}
-	_, err = netns.Whole(func() (uint, error) {
-		return netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, publishedFlows{conf.RuntimeConfig.PortMappings, own})
-	})
-	return err
+	return netfilter.ForgetEach(ctx, func(f netfilter.Flow) bool { return f.Original.Destination.Is4() == v4 && published.has(f) })
 }
 
 func (m mapping) isUDP() bool { return strings.EqualFold(m.Protocol, "udp") }
@@ -50,20 +48,17 @@ type publishedFlows struct {
 	own      []net.IP
 }
 
-// MatchConntrackFlow tells whether the flow's first packet would be translated.
-func (p publishedFlows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	to := flow.Forward
-	if to.Protocol != unix.IPPROTO_UDP {
-		return false
-	}
-	return slices.ContainsFunc(p.mappings, func(m mapping) bool {
+// has tells whether the flow's first packet would be translated.
+func (p publishedFlows) has(f netfilter.Flow) bool {
+	to := net.IP(f.Original.Destination.AsSlice())
+	return f.Protocol == unix.IPPROTO_UDP && slices.ContainsFunc(p.mappings, func(m mapping) bool {
 		switch {
-		case !m.isUDP() || !m.has(to.DstPort):
+		case !m.isUDP() || !m.has(f.Original.DestinationPort):
 			return false
 		case m.bound():
-			return net.ParseIP(m.HostIP).Equal(to.DstIP)
+			return net.ParseIP(m.HostIP).Equal(to)
 		}
-		return to.DstIP.IsLoopback() || slices.ContainsFunc(p.own, to.DstIP.Equal)
+		return to.IsLoopback() || slices.ContainsFunc(p.own, to.Equal)
 	})
 }
 
@@ -86,7 +81,7 @@ func (p publication) Keys() []flows.Key {
 
 // Wants tells whether a flow to a published port has reached the host itself. One of UDP may have
 // been answered by a program there.
-func (p publication) Wants(f flows.Flow, isLocal func(netip.Addr) bool) bool {
+func (p publication) Wants(f netfilter.Flow, isLocal func(netip.Addr) bool) bool {
 	to := f.Original.Destination
 	if f.Reply.Source != to || f.Reply.SourcePort != f.Original.DestinationPort || to.Is4() != links.IsIPv4(p.address) {
 		return false

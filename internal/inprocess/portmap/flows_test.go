@@ -5,14 +5,14 @@ package portmap
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/inprocess/flows"
 	"github.com/allocnet/allocnet/internal/inprocess/flows/flowstest"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // TestPublishedFlows: only flows to the host's own addresses are those of a published port.
@@ -42,8 +42,8 @@ func TestPublishedFlows(t *testing.T) {
 		"all addresses, another host": {mapping{HostPort: 443, Protocol: "udp", HostIP: "0.0.0.0"}, "198.51.100.1", 443, unix.IPPROTO_UDP, false},
 		"all addresses":               {mapping{HostPort: 443, Protocol: "udp", HostIP: "0.0.0.0"}, "192.0.2.2", 443, unix.IPPROTO_UDP, true},
 	} {
-		flow := &netlink.ConntrackFlow{Forward: netlink.IPTuple{DstIP: net.ParseIP(test.to), DstPort: test.port, Protocol: test.protocol}}
-		if got := (publishedFlows{[]mapping{test.mapping}, own}).MatchConntrackFlow(flow); got != test.want {
+		flow := netfilter.Flow{Original: netfilter.Direction{Destination: netip.MustParseAddr(test.to), DestinationPort: test.port}, Protocol: test.protocol}
+		if got := (publishedFlows{[]mapping{test.mapping}, own}).has(flow); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -55,10 +55,10 @@ func TestFlowsToPublishedPorts(t *testing.T) {
 		{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}, {HostPort: 8053, ContainerPort: 53, Protocol: "UDP"},
 		{HostPort: 8081, ContainerPort: 80, Protocol: "tcp", HostIP: "192.0.2.9"},
 	}
-	inward := func(protocol uint8, host string) flows.Flow {
+	inward := func(protocol uint8, host string) netfilter.Flow {
 		return flowstest.Of(protocol, "198.51.100.1:1000 "+host, host+" 198.51.100.1:1000")
 	}
-	all := map[string]flows.Flow{
+	all := map[string]netfilter.Flow{
 		"TCP":                             inward(unix.IPPROTO_TCP, "192.0.2.1:8080"),
 		"UDP":                             inward(unix.IPPROTO_UDP, "192.0.2.1:8053"),
 		"TCP by IPv6":                     flowstest.Of(unix.IPPROTO_TCP, "[2001:db8::7]:1000 [2001:db8::1]:8080", "[2001:db8::1]:8080 [2001:db8::7]:1000"),

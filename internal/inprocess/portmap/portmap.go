@@ -239,7 +239,7 @@ func add(c *plugin.Call) (*current.Result, error) {
 			return nil, err
 		}
 		c.Changes.Rules.Add(r)
-		c.Changes.After = append(c.Changes.After, func() error { return conf.published(address.IP, routesLocalnet) })
+		c.Changes.After = append(c.Changes.After, func() error { return conf.published(c.Ctx, address.IP, routesLocalnet) })
 	}
 	if f := conf.PublishAddress; f != nil { // until then no host answers at the addresses
 		c.Changes.After = append(c.Changes.After, f.publish)
@@ -249,8 +249,8 @@ func add(c *plugin.Call) (*current.Result, error) {
 
 // published completes what the rules of an address need. Stale flows are no error, as in the
 // reference plugin.
-func (conf *config) published(ip net.IP, routesLocalnet bool) error {
-	_ = conf.forgetFlows(links.IsIPv4(ip))
+func (conf *config) published(ctx context.Context, ip net.IP, routesLocalnet bool) error {
+	_ = conf.forgetFlows(ctx, links.IsIPv4(ip))
 	if !links.IsIPv4(ip) || !routesLocalnet {
 		return nil
 	}

@@ -4,7 +4,6 @@
 package tuning
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
 // sysctlAllowlist has a regular expression in each line. One of them must match each key of
@@ -66,17 +67,12 @@ func refuseDuplicateSysctls(config []byte) error {
 		return err
 	}
 	var values map[string]string
-	if err := json.Unmarshal(raw.Sysctl, &values); err != nil {
+	if err := json.Unmarshal(raw.Sysctl, &values); err != nil || values == nil {
 		return err
 	}
-	tokens := 0
-	for d := json.NewDecoder(bytes.NewReader(raw.Sysctl)); ; tokens++ {
-		if _, err := d.Token(); err != nil {
-			break
-		}
+	twice, err := strictjson.Text{Data: raw.Sysctl}.Check(strictjson.Form{Into: &values})
+	if err == nil && len(twice) > 0 {
+		err = errors.New("duplicated sysctl keys are not allowed")
 	}
-	if values != nil && tokens != 2+2*len(values) { // the braces, and a key and a value each
-		return errors.New("duplicated sysctl keys are not allowed")
-	}
-	return nil
+	return err
 }

@@ -99,34 +99,6 @@ func (x *PluginInfoResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *PluginInfoResponse) GetType() PluginType {
-	if x != nil {
-		return x.Type
-	}
-	return PluginType_UNKNOWN
-}
-
-func (x *PluginInfoResponse) GetPluginApiVersions() []string {
-	if x != nil {
-		return x.PluginApiVersions
-	}
-	return nil
-}
-
-func (x *PluginInfoResponse) GetPluginVersion() string {
-	if x != nil {
-		return x.PluginVersion
-	}
-	return ""
-}
-
-func (x *PluginInfoResponse) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
 type ConfigSchemaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -157,13 +129,6 @@ func (x *ConfigSchemaResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *ConfigSchemaResponse) GetSpec() *Spec {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
 }
 
 type SetConfigRequest struct {

@@ -229,13 +229,6 @@ func (x *TaskConfigSchemaResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *TaskConfigSchemaResponse) GetSpec() *Spec {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
-}
-
 type CapabilitiesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Capabilities  *DriverCapabilities    `protobuf:"bytes,1,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
@@ -266,13 +259,6 @@ func (x *CapabilitiesResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *CapabilitiesResponse) GetCapabilities() *DriverCapabilities {
-	if x != nil {
-		return x.Capabilities
-	}
-	return nil
 }
 
 type DriverCapabilities struct {
@@ -309,27 +295,6 @@ func (x *DriverCapabilities) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *DriverCapabilities) GetNetworkIsolationModes() []NetworkIsolationSpec_NetworkIsolationMode {
-	if x != nil {
-		return x.NetworkIsolationModes
-	}
-	return nil
-}
-
-func (x *DriverCapabilities) GetMountConfigs() DriverCapabilities_MountConfigs {
-	if x != nil {
-		return x.MountConfigs
-	}
-	return DriverCapabilities_ANY_MOUNTS
-}
-
-func (x *DriverCapabilities) GetDisableLogCollection() bool {
-	if x != nil {
-		return x.DisableLogCollection
-	}
-	return false
-}
-
 type FingerprintResponse struct {
 	state             protoimpl.MessageState          `protogen:"open.v1"`
 	Attributes        map[string]*Attribute           `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -362,27 +327,6 @@ func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *FingerprintResponse) GetAttributes() map[string]*Attribute {
-	if x != nil {
-		return x.Attributes
-	}
-	return nil
-}
-
-func (x *FingerprintResponse) GetHealth() FingerprintResponse_HealthState {
-	if x != nil {
-		return x.Health
-	}
-	return FingerprintResponse_UNDETECTED
-}
-
-func (x *FingerprintResponse) GetHealthDescription() string {
-	if x != nil {
-		return x.HealthDescription
-	}
-	return ""
 }
 
 type StartTaskRequest struct {
@@ -455,20 +399,6 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *StartTaskResponse) GetHandle() *TaskHandle {
-	if x != nil {
-		return x.Handle
-	}
-	return nil
-}
-
-func (x *StartTaskResponse) GetNetworkOverride() *NetworkOverride {
-	if x != nil {
-		return x.NetworkOverride
-	}
-	return nil
 }
 
 type RecoverTaskRequest struct {
@@ -588,20 +518,6 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *WaitTaskResponse) GetResult() *ExitResult {
-	if x != nil {
-		return x.Result
-	}
-	return nil
-}
-
-func (x *WaitTaskResponse) GetErr() string {
-	if x != nil {
-		return x.Err
-	}
-	return ""
 }
 
 type StopTaskRequest struct {
@@ -763,27 +679,6 @@ func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *InspectTaskResponse) GetTask() *TaskStatus {
-	if x != nil {
-		return x.Task
-	}
-	return nil
-}
-
-func (x *InspectTaskResponse) GetDriver() *TaskDriverStatus {
-	if x != nil {
-		return x.Driver
-	}
-	return nil
-}
-
-func (x *InspectTaskResponse) GetNetworkOverride() *NetworkOverride {
-	if x != nil {
-		return x.NetworkOverride
-	}
-	return nil
-}
-
 type TaskStatsRequest struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	TaskId             string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -861,13 +756,6 @@ func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *TaskStatsResponse) GetStats() *TaskStats {
-	if x != nil {
-		return x.Stats
-	}
-	return nil
 }
 
 type TaskConfig struct {
@@ -1234,20 +1122,6 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *NetworkOverride) GetAddr() string {
-	if x != nil {
-		return x.Addr
-	}
-	return ""
-}
-
-func (x *NetworkOverride) GetAutoAdvertise() bool {
-	if x != nil {
-		return x.AutoAdvertise
-	}
-	return false
-}
-
 type ExitResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExitCode      int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
@@ -1278,13 +1152,6 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *ExitResult) GetExitCode() int32 {
-	if x != nil {
-		return x.ExitCode
-	}
-	return 0
 }
 
 type TaskStatus struct {
@@ -1324,48 +1191,6 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *TaskStatus) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *TaskStatus) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *TaskStatus) GetState() TaskState {
-	if x != nil {
-		return x.State
-	}
-	return TaskState_UNKNOWN
-}
-
-func (x *TaskStatus) GetStartedAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartedAt
-	}
-	return nil
-}
-
-func (x *TaskStatus) GetCompletedAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.CompletedAt
-	}
-	return nil
-}
-
-func (x *TaskStatus) GetResult() *ExitResult {
-	if x != nil {
-		return x.Result
-	}
-	return nil
-}
-
 type TaskDriverStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attributes    map[string]string      `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1396,13 +1221,6 @@ func (x *TaskDriverStatus) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *TaskDriverStatus) GetAttributes() map[string]string {
-	if x != nil {
-		return x.Attributes
-	}
-	return nil
 }
 
 type TaskStats struct {
@@ -1439,27 +1257,6 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *TaskStats) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *TaskStats) GetTimestamp() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Timestamp
-	}
-	return nil
-}
-
-func (x *TaskStats) GetAggResourceUsage() *TaskResourceUsage {
-	if x != nil {
-		return x.AggResourceUsage
-	}
-	return nil
-}
-
 type TaskResourceUsage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cpu           *CPUUsage              `protobuf:"bytes,1,opt,name=cpu,proto3" json:"cpu,omitempty"`
@@ -1491,20 +1288,6 @@ func (x *TaskResourceUsage) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *TaskResourceUsage) GetCpu() *CPUUsage {
-	if x != nil {
-		return x.Cpu
-	}
-	return nil
-}
-
-func (x *TaskResourceUsage) GetMemory() *MemoryUsage {
-	if x != nil {
-		return x.Memory
-	}
-	return nil
 }
 
 type CPUUsage struct {
@@ -1604,48 +1387,6 @@ func (x *DriverTaskEvent) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *DriverTaskEvent) GetTaskId() string {
-	if x != nil {
-		return x.TaskId
-	}
-	return ""
-}
-
-func (x *DriverTaskEvent) GetAllocId() string {
-	if x != nil {
-		return x.AllocId
-	}
-	return ""
-}
-
-func (x *DriverTaskEvent) GetTaskName() string {
-	if x != nil {
-		return x.TaskName
-	}
-	return ""
-}
-
-func (x *DriverTaskEvent) GetTimestamp() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Timestamp
-	}
-	return nil
-}
-
-func (x *DriverTaskEvent) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *DriverTaskEvent) GetAnnotations() map[string]string {
-	if x != nil {
-		return x.Annotations
-	}
-	return nil
 }
 
 var File_nomad_driver_proto_driver_proto protoreflect.FileDescriptor

@@ -62,49 +62,6 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *Spec) GetBlock() isSpec_Block {
-	if x != nil {
-		return x.Block
-	}
-	return nil
-}
-
-func (x *Spec) GetObject() *Object {
-	if x != nil {
-		if x, ok := x.Block.(*Spec_Object); ok {
-			return x.Object
-		}
-	}
-	return nil
-}
-
-func (x *Spec) GetAttr() *Attr {
-	if x != nil {
-		if x, ok := x.Block.(*Spec_Attr); ok {
-			return x.Attr
-		}
-	}
-	return nil
-}
-
-func (x *Spec) GetBlockValue() *Block {
-	if x != nil {
-		if x, ok := x.Block.(*Spec_BlockValue); ok {
-			return x.BlockValue
-		}
-	}
-	return nil
-}
-
-func (x *Spec) GetBlockMap() *BlockMap {
-	if x != nil {
-		if x, ok := x.Block.(*Spec_BlockMap); ok {
-			return x.BlockMap
-		}
-	}
-	return nil
-}
-
 type isSpec_Block interface {
 	isSpec_Block()
 }
@@ -165,13 +122,6 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *Object) GetAttributes() map[string]*Spec {
-	if x != nil {
-		return x.Attributes
-	}
-	return nil
-}
-
 type Attr struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -204,20 +154,6 @@ func (x *Attr) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *Attr) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Attr) GetType() string {
-	if x != nil {
-		return x.Type
-	}
-	return ""
 }
 
 // Block is a block that occurs at most once.
@@ -254,20 +190,6 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *Block) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Block) GetNested() *Spec {
-	if x != nil {
-		return x.Nested
-	}
-	return nil
-}
-
 // BlockMap are the blocks of a name, each with other labels.
 type BlockMap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -302,27 +224,6 @@ func (x *BlockMap) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *BlockMap) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *BlockMap) GetLabels() []string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *BlockMap) GetNested() *Spec {
-	if x != nil {
-		return x.Nested
-	}
-	return nil
 }
 
 var File_nomad_driver_proto_hclspec_proto protoreflect.FileDescriptor

@@ -59,22 +59,6 @@ func (x *Attribute) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-func (x *Attribute) GetValue() isAttribute_Value {
-	if x != nil {
-		return x.Value
-	}
-	return nil
-}
-
-func (x *Attribute) GetStringVal() string {
-	if x != nil {
-		if x, ok := x.Value.(*Attribute_StringVal); ok {
-			return x.StringVal
-		}
-	}
-	return ""
-}
-
 type isAttribute_Value interface {
 	isAttribute_Value()
 }
@@ -116,13 +100,6 @@ func (x *RecoverableError) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-func (x *RecoverableError) GetRecoverable() bool {
-	if x != nil {
-		return x.Recoverable
-	}
-	return false
 }
 
 var File_nomad_driver_proto_structs_proto protoreflect.FileDescriptor

@@ -27,6 +27,7 @@ var lists = map[string][][]string{
 	".":                    {{"-test", "./..."}},
 	"tools/cni-1.1.1":      {{"github.com/containernetworking/plugins/plugins/..."}},
 	"tools/cni-1.5.1":      {{"github.com/containernetworking/plugins/plugins/..."}},
+	"tools/coredns":        {{"."}},
 	"tools/lint":           {{"-modfile", "../../build/lint/go.mod", "tool"}}, // of make lint,
 	"tools/nomad/aws":      nil,
 	"tools/nomad/discover": nil,

@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/inprocess/flows"
+	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
 // Of returns a flow without an answer. Its directions are source and destination, with ports, and a space between them.
-func Of(protocol uint8, original, reply string) (f flows.Flow) {
+func Of(protocol uint8, original, reply string) (f netfilter.Flow) {
 	from, to := direction(original)
 	f.Original.Source, f.Original.SourcePort, f.Original.Destination, f.Original.DestinationPort = from.Addr(), from.Port(), to.Addr(), to.Port()
 	from, to = direction(reply)
@@ -23,7 +24,7 @@ func Of(protocol uint8, original, reply string) (f flows.Flow) {
 }
 
 // Wanted returns the names of those that are wanted, sorted, on a host with the addresses 192.0.2.1 and 2001:db8::1.
-func Wanted(by flows.Translation, all map[string]flows.Flow) (names []string) {
+func Wanted(by flows.Translation, all map[string]netfilter.Flow) (names []string) {
 	isLocal := func(address netip.Addr) bool {
 		return address == netip.MustParseAddr("192.0.2.1") || address == netip.MustParseAddr("2001:db8::1")
 	}

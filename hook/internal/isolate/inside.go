@@ -1,0 +1,175 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/hook/internal/operation"
+	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/state"
+)
+
+// namespace is that of an allocation with attachments that are kept apart in it, or were.
+type namespace struct {
+	allocation state.Allocation
+	own        []filter.Member
+	others     []filter.Member
+}
+
+// namespaces returns these. former is what was in force; nil: nothing. Records that cannot be read have attachments that are not known, and not
+// allowed.
+func (h host) namespaces(ctx context.Context, levels networkLevels, former *wanted) (found []*namespace) {
+	isInside := func(r *recordedMember) bool {
+		return r.Inside && (levels.of(r.Network, r.level).Inside || r.level.Inside || former != nil && former.Levels[r.Network].Inside)
+	}
+	byID, all := map[string]*namespace{}, []filter.Member{}
+	_ = h.each(ctx, func(r *recordedMember) {
+		if id := r.allocation.ID; isInside(r) && byID[id] == nil {
+			byID[id] = &namespace{allocation: r.allocation}
+			found = append(found, byID[id])
+		}
+		if m, ok := r.at(levels); ok {
+			all = append(all, m)
+		}
+	})
+	remotes, _ := h.learned()
+	for _, n := range found {
+		for _, m := range all {
+			if m.Inside && state.AllocationOf(m.ID) == n.allocation.ID {
+				n.own = append(n.own, m)
+			} else {
+				n.others = append(n.others, m)
+			}
+		}
+		n.others = append(n.others, membersOf(remotes)...)
+	}
+	return found
+}
+
+// eachInside calls a function for each of the namespaces that are there, with what it has to have.
+func (h host) eachInside(ctx context.Context, w wanted, former *wanted, do func(state.Allocation, filter.Namespace, filter.Inside) error) error {
+	var failed error
+	for _, n := range h.namespaces(ctx, w.Levels, former) {
+		ns, err := h.config.OpenNamespace(n.allocation)
+		if errors.Is(err, netns.ErrMissing) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(do(n.allocation, ns, filter.Inside{Rules: w.Rules, Own: n.own, Others: n.others}), ns.Close())
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("allocation %s: %w", n.allocation.ID, err))
+		}
+	}
+	return failed
+}
+
+// enforceInside has the namespaces get what is wanted, and ends the flows of addresses there. The caller holds the lock.
+func (h host) enforceInside(ctx context.Context, w wanted, former *wanted, ended ...netip.Addr) error {
+	if !w.Levels.anyInside() && (former == nil || !former.Levels.anyInside()) {
+		return nil
+	}
+	return h.eachInside(ctx, w, former, func(_ state.Allocation, ns filter.Namespace, s filter.Inside) error {
+		s.Ended = ended
+		return h.config.Filter.ApplyInside(ctx, ns, s)
+	})
+}
+
+// tellInside has namespaces in which attachments are kept apart know what is on record by now. Where there are none it does nothing.
+func (h host) tellInside(ctx context.Context) error {
+	if inForce, err := h.inForce(); err != nil || inForce == nil || !inForce.Levels.anyInside() {
+		return err
+	}
+	return h.refreshInside(ctx, "")
+}
+
+// refreshInside does so where rules and levels are as they were, of one allocation alone if it has an ID, and else applies all.
+func (h host) refreshInside(ctx context.Context, id string) error {
+	unlock, err := h.store.Isolation().Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w, inForce, err := h.load()
+	if err != nil || inForce == nil || !w.isSame(*inForce) {
+		return h.applyLocked(ctx)
+	}
+	return h.eachInside(ctx, w, nil, func(of state.Allocation, ns filter.Namespace, s filter.Inside) error {
+		if id != "" && of.ID != id {
+			return nil
+		}
+		return h.config.Filter.ApplyInside(ctx, ns, s)
+	})
+}
+
+// Close has nothing pass by the interface of an attachment that is kept apart inside, and on record for that, until Readmit. It is called before
+// ADD. From then on the agent hears of what is removed there.
+func Close(ctx context.Context, o *operation.Operation, a state.Attachment) error {
+	if a.Isolation == nil || !a.Isolation.Inside {
+		return nil
+	}
+	ns, err := o.Namespace()
+	if err != nil {
+		return err
+	}
+	_ = ns.Announce() // without it the agent sees at its next comparison what is removed
+	return host{o.Config, o.Store}.refreshInside(ctx, o.Record.Allocation.ID)
+}
+
+// admitInside records the addresses that ADD has reported, and has pass what rules allow.
+func admitInside(ctx context.Context, o *operation.Operation, a *state.Attachment) error {
+	at := *a.Isolation
+	if at.MAC, at.Addresses = inside(*a); at.MAC == "" || len(at.Addresses) == 0 {
+		return fmt.Errorf("isolation of interface %s: its plugins have reported no address, so that nothing may pass", a.Interface)
+	}
+	a.Isolation = &at
+	if err := o.Lock.Write(*a); err != nil {
+		return err
+	}
+	return host{o.Config, o.Store}.refreshInside(ctx, "")
+}
+
+// forgetInside has namespaces not know an attachment of another one any more.
+func (h host) forgetInside(ctx context.Context, w wanted, gone filter.Member) error {
+	if !w.Levels.anyInside() {
+		return nil
+	}
+	return h.eachInside(ctx, w, nil, func(of state.Allocation, ns filter.Namespace, _ filter.Inside) error {
+		if of.ID == state.AllocationOf(gone.ID) {
+			return nil
+		}
+		return h.config.Filter.RemoveInside(ctx, ns, gone)
+	})
+}
+
+// deniedInside returns what was dropped in the namespace of an allocation, if it keeps anything apart.
+func (h host) deniedInside(ctx context.Context, levels networkLevels, a *allocation.Allocation) (map[string]isolation.Denied, error) {
+	if !slices.ContainsFunc(a.Attachments, func(n allocation.Attachment) bool { return levels[n.Network].Inside }) {
+		return nil, nil
+	}
+	record, err := h.store.Read(a.ID)
+	if errors.Is(err, state.ErrNotFound) { // it is gone meanwhile
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ns, err := h.config.OpenNamespace(record.Allocation)
+	if errors.Is(err, netns.ErrMissing) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	counts, err := h.config.Filter.DeniedInside(ctx, ns)
+	return counts, errors.Join(err, ns.Close())
+}

@@ -1,0 +1,203 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/state"
+)
+
+// apartInside makes the network storage, which is of macvlan, one that is strict, and kept apart inside.
+func apartInside(t *testing.T, inProcess bool) installation {
+	t.Helper()
+	i := install(t)
+	i.inProcess = inProcess
+	if err := os.WriteFile(filepath.Join(i.pluginDir, "static"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	setInside(t, i, `"isolation": "strict", "enforce": "inside"`)
+	return i
+}
+
+// setInside gives the network storage keys of policy.
+func setInside(t *testing.T, i installation, keys string) {
+	t.Helper()
+	list := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "storage", "allocnet": {"routing": "source", %s}, "plugins": [{"type": "macvlan", "ipam": {"type": "static"},
+		"args": {"gateway": "10.0.0.254"}, "dns": {"nameservers": ["10.0.0.2"]}}, {"type": "tuning", "sysctl": {"net.ipv4.tcp_syncookies": "1"}}]}`, keys)
+	if err := os.WriteFile(filepath.Join(i.confDir, "storage.conflist"), []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKilledInside is TestKilledAtEveryEffect for a network that is kept apart inside, by plugins and in process.
+func TestKilledInside(t *testing.T) {
+	some := map[string]killable{}
+	for _, name := range []string{"Setup, runtime's namespace", "Extend", "Detach", "Teardown, runtime's namespace, that fails", "GC"} {
+		some[name] = killables[name]
+	}
+	for _, inProcess := range []bool{false, true} {
+		t.Run(fmt.Sprintf("in process %t", inProcess), func(t *testing.T) { killAll(t, apartInside(t, inProcess), some) })
+	}
+}
+
+// wantApartInside: the namespace of an attachment keeps it apart as it is recorded, if it is there.
+func (w *world) wantApartInside(of state.Allocation, a state.Attachment) {
+	w.t.Helper()
+	if w.namespaces.at[of.Netns] == nil {
+		return
+	}
+	own := w.own(of.Netns)
+	at := slices.IndexFunc(own, func(m filter.Member) bool { return m.ID == a.ContainerID })
+	if at < 0 || own[at].MAC.String() != a.Isolation.MAC || len(own[at].Addresses) != 1 || own[at].End != a.Interface {
+		w.t.Errorf("the namespace keeps apart %+v, want %s as recorded: %+v", own, a.ContainerID, *a.Isolation)
+	}
+}
+
+// own returns the attachments that a namespace keeps apart.
+func (w *world) own(path string) []filter.Member {
+	w.filter.mu.Lock()
+	defer w.filter.mu.Unlock()
+	return w.filter.inside[w.namespaces.at[path].id].Own
+}
+
+// TestInsideIsClosedFirst: nothing passes by an interface from before ADD until its addresses are on record, and what keeps it apart goes after it.
+func TestInsideIsClosedFirst(t *testing.T) {
+	for _, inProcess := range []bool{false, true} {
+		w := newWorld(t, apartInside(t, inProcess))
+		isClosed := func() bool {
+			own := w.own(runtimeNetns)
+			return len(own) == 1 && own[0].MAC == nil
+		}
+		var wasClosed atomic.Bool
+		w.onCall = func(int, bool) {
+			if slices.ContainsFunc(w.namespaces.interfaces(runtimeNetns), func(name string) bool { return name == w.insideOf("runtime") }) && len(w.own(runtimeNetns)) == 0 {
+				t.Errorf("in process %t: the interface is there, and nothing keeps it apart", inProcess)
+			}
+			if isClosed() {
+				wasClosed.Store(true)
+			}
+		}
+		if err := setup(runtimeRequest)(w); err != nil {
+			t.Fatal(err)
+		}
+		own := w.own(runtimeNetns)
+		if len(own) != 1 || len(own[0].Addresses) != 1 || own[0].MAC == nil || own[0].End != w.insideOf("runtime") || !wasClosed.Load() {
+			t.Errorf("in process %t: the namespace keeps apart %+v, closed before: %t", inProcess, own, wasClosed.Load())
+		}
+		if !w.namespaces.at[runtimeNetns].announced {
+			t.Errorf("in process %t: the agent hears of nothing that is removed there", inProcess)
+		}
+		if err := teardown("runtime")(w); err != nil {
+			t.Error(err)
+		}
+		w.wantNothing()
+	}
+}
+
+// insideOf returns the interface of the attachment of an allocation to storage.
+func (w *world) insideOf(id string) string {
+	r, _ := w.env.Store.Read(id)
+	for _, a := range r.Attachments {
+		if a.Network == "storage" {
+			return a.Interface
+		}
+	}
+	return ""
+}
+
+// TestInsideKnowsOthers: a namespace knows all other attachments from their ADD to their DEL, also of networks with an end on the host, and gets all again
+// that it has lost.
+func TestInsideKnowsOthers(t *testing.T) {
+	w := newWorld(t, apartInside(t, true))
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	others := func() (ids []string) {
+		for _, m := range w.filter.inside[w.namespaces.at[runtimeNetns].id].Others {
+			if strings.HasPrefix(m.ID, "own") {
+				ids = append(ids, m.Network)
+			}
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(others()); got != "[storage web]" {
+		t.Errorf("known are the attachments to %s", got)
+	}
+	clear(w.filter.inside)
+	drifts, err := w.RepairAttachments(t.Context(), RepairRequest{})
+	if err != nil || len(drifts) != 2 || !drifts[0].Repaired || fmt.Sprint(others()) != "[storage web]" {
+		t.Errorf("repaired is %+v, %v, and known are the attachments to %s", drifts, err, others())
+	}
+	if err := teardown("own")(w); err != nil {
+		t.Fatal(err)
+	}
+	if got := others(); len(got) > 0 {
+		t.Errorf("after the end of the other one the attachments to %s are known", got)
+	}
+}
+
+// TestInsideFollowsItsNetwork: running attachments are kept apart inside when their network says so, and not any more when it has no level. One that has a
+// level, and does not say where, stays so inside.
+func TestInsideFollowsItsNetwork(t *testing.T) {
+	i := apartInside(t, true)
+	setInside(t, i, `"isolation": "none"`)
+	w := newWorld(t, i)
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		keys string
+		want int
+	}{{`"isolation": "network", "enforce": "inside"`, 1}, {`"isolation": "none"`, 0}, {`"isolation": "strict", "enforce": "inside"`, 1}, {`"isolation": "network"`, 1}} {
+		setInside(t, i, step.keys)
+		if err := w.Isolation().Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if own := w.own(runtimeNetns); len(own) != step.want || step.want == 1 && (len(own[0].Addresses) != 1 || own[0].Level != "network" && own[0].Level != "strict") {
+			t.Errorf("with %s the namespace keeps apart %+v", step.keys, own)
+		}
+	}
+}
+
+// TestInsideLearns: a namespace knows attachments on other hosts as they are learned, and flows with addresses that have become another one's end there.
+func TestInsideLearns(t *testing.T) {
+	w := newWorld(t, apartInside(t, true))
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	learned := func() (jobs map[string]string) {
+		jobs = map[string]string{}
+		for _, m := range w.filter.inside[w.namespaces.at[runtimeNetns].id].Others {
+			if m.Host == "other" {
+				jobs[m.Addresses[0].String()] = m.Job
+			}
+		}
+		return jobs
+	}
+	for _, step := range []struct {
+		jobs  map[string]string
+		ended string
+	}{{firstRemotes, "[]"}, {laterRemotes, "[10.7.0.2 10.7.0.3]"}, {nil, "[10.7.0.3 10.7.0.4]"}} {
+		if err := w.Isolation().Learn(t.Context(), "p", remotes(step.jobs), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if ended := fmt.Sprint(w.filter.inside[w.namespaces.at[runtimeNetns].id].Ended); !maps.Equal(learned(), step.jobs) || ended != step.ended {
+			t.Errorf("known are %v, and the flows of %s have ended, want %v and %s", learned(), ended, step.jobs, step.ended)
+		}
+	}
+}

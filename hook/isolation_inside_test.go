@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
 )
@@ -151,6 +153,50 @@ func TestInsideKnowsOthers(t *testing.T) {
 	}
 }
 
+// TestInsideRefused: an allocation whose task keeps others from the tables of its namespace keeps no other one from being attached, repaired and detached, and is
+// told of as not repaired.
+func TestInsideRefused(t *testing.T) {
+	w := newWorld(t, apartInside(t, true))
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	w.filter.refuses = w.namespaces.at[runtimeNetns].id
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatalf("with a namespace of another allocation that refuses: %v", err)
+	}
+	for path := range w.namespaces.at {
+		if path != runtimeNetns {
+			delete(w.filter.inside, w.namespaces.at[path].id)
+		}
+	}
+	drifts, err := w.RepairAttachments(t.Context(), RepairRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range drifts {
+		if isRefused := d.Allocation == "runtime"; d.Repaired == isRefused || (d.Err != nil) != isRefused || isRefused && !strings.Contains(d.Err.Error(), unix.EPERM.Error()) {
+			t.Errorf("repaired is %+v", d)
+		}
+	}
+	if len(drifts) != 2 {
+		t.Errorf("there are the drifts %+v", drifts)
+	}
+	if err := teardown("own")(w); err != nil {
+		t.Errorf("with a namespace of another allocation that refuses: %v", err)
+	}
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	for path, ns := range w.namespaces.at {
+		if path != runtimeNetns {
+			w.filter.refuses = ns.id
+		}
+	}
+	if err := teardown("own")(w); err == nil {
+		t.Error("what is in an allocation's own namespace is not removed, and its end is no error")
+	}
+}
+
 // TestInsideFollowsItsNetwork: running attachments are kept apart inside when their network says so, and not any more when it has no level. One that has a
 // level, and does not say where, stays so inside.
 func TestInsideFollowsItsNetwork(t *testing.T) {
@@ -171,6 +217,67 @@ func TestInsideFollowsItsNetwork(t *testing.T) {
 		if own := w.own(runtimeNetns); len(own) != step.want || step.want == 1 && (len(own[0].Addresses) != 1 || own[0].Level != "network" && own[0].Level != "strict") {
 			t.Errorf("with %s the namespace keeps apart %+v", step.keys, own)
 		}
+	}
+}
+
+// TestInsideEndsAfterAKill: what a namespace has goes when its network is not kept apart any more, also where the process that removes it dies at any moment, and
+// others are kept apart still.
+func TestInsideEndsAfterAKill(t *testing.T) {
+	for at := 0; ; at++ {
+		i := apartInside(t, true)
+		setLevel(t, i, "strict")
+		setInside(t, i, `"isolation": "none"`)
+		w := newWorld(t, i)
+		if err := setup(runtimeRequest)(w); err != nil {
+			t.Fatal(err)
+		}
+		if err := setup(ownRequest)(w); err != nil {
+			t.Fatal(err)
+		}
+		setInside(t, i, `"isolation": "strict", "enforce": "inside"`)
+		if err := w.Isolation().Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		setInside(t, i, `"isolation": "none"`)
+		w.killAt(at, false)
+		_ = w.Isolation().Refresh(t.Context())
+		isDead := w.killer.dead
+		w.bury()
+		for range 2 { // the second one finds nothing to do
+			if err := w.Isolation().Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(w.filter.inside) > 0 || len(w.filter.ids()) == 0 {
+			t.Errorf("killed at effect %d: %d namespaces have something, and the host %v", at, len(w.filter.inside), w.filter.ids())
+		}
+		if !isDead {
+			break
+		}
+	}
+}
+
+// TestInsideLearnsWithALevelLess: a network that is not kept apart any more stays so when attachments on other hosts become known.
+func TestInsideLearnsWithALevelLess(t *testing.T) {
+	i := apartInside(t, true)
+	setLevel(t, i, "strict")
+	third := `{"cniVersion": "1.1.0", "name": "third", "allocnet": {"isolation": "strict", "enforce": "inside"}, "plugins": [{"type": "macvlan", "ipam": {"type": "static"}}]}`
+	if err := os.WriteFile(filepath.Join(i.confDir, "third.conflist"), []byte(third), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, i)
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	setInside(t, i, `"isolation": "none"`)
+	if err := w.Isolation().Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Isolation().Learn(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.filter.inside) > 0 || len(w.filter.ids()) == 0 {
+		t.Errorf("namespaces have %v, and the host %v", w.filter.inside, w.filter.ids())
 	}
 }
 

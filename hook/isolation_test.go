@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
@@ -36,6 +38,8 @@ type fakeFilter struct {
 	rules   isolation.Rules
 	// inside is what namespaces have, by their IDs.
 	inside map[string]filter.Inside
+	// refuses is the ID of a namespace whose task keeps others from its tables.
+	refuses string
 	// applied counts calls of Apply.
 	applied int
 	// ended are the attachments on other hosts whose flows a Change has ended, with their jobs.
@@ -162,7 +166,7 @@ func idOf(ns filter.Namespace) string {
 }
 
 func (f *fakeFilter) ApplyInside(_ context.Context, ns filter.Namespace, s filter.Inside) error {
-	return f.change("apply inside", func() error { f.setInside(idOf(ns), s); return nil })
+	return f.changeInside("apply inside", ns, func() { f.setInside(idOf(ns), s) })
 }
 
 func (f *fakeFilter) setInside(id string, s filter.Inside) {
@@ -172,10 +176,19 @@ func (f *fakeFilter) setInside(id string, s filter.Inside) {
 }
 
 func (f *fakeFilter) RemoveInside(_ context.Context, ns filter.Namespace, gone filter.Member) error {
-	return f.change("remove inside", func() error {
+	return f.changeInside("remove inside", ns, func() {
 		s, isGone := f.inside[idOf(ns)], func(m filter.Member) bool { return m.ID == gone.ID }
 		s.Own, s.Others = slices.DeleteFunc(slices.Clone(s.Own), isGone), slices.DeleteFunc(slices.Clone(s.Others), isGone)
 		f.setInside(idOf(ns), s)
+	})
+}
+
+func (f *fakeFilter) changeInside(name string, ns filter.Namespace, change func()) error {
+	return f.change(name, func() error {
+		if f.refuses == idOf(ns) {
+			return unix.EPERM
+		}
+		change()
 		return nil
 	})
 }
@@ -183,6 +196,9 @@ func (f *fakeFilter) RemoveInside(_ context.Context, ns filter.Namespace, gone f
 func (f *fakeFilter) LacksInside(_ context.Context, ns filter.Namespace, s filter.Inside) (map[string][]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.refuses == idOf(ns) {
+		return nil, unix.EPERM
+	}
 	lacks := map[string][]string{}
 	if !reflect.DeepEqual(f.inside[idOf(ns)], s) {
 		for _, m := range s.Own {

@@ -83,29 +83,37 @@ func Apply(ctx context.Context, e *operation.Env) error {
 	return h.apply(ctx)
 }
 
+// apply has the host get all of it; what has failed in namespaces is in the log.
 func (h host) apply(ctx context.Context) error {
+	_, err := h.applyInside(ctx)
+	return err
+}
+
+// applyInside is apply, with what has failed in namespaces.
+func (h host) applyInside(ctx context.Context) (failures, error) {
 	unlock, err := h.store.Isolation().Lock(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
 	return h.applyLocked(ctx)
 }
 
-// applyLocked is apply for a caller that holds the lock.
-func (h host) applyLocked(ctx context.Context) error {
+// applyLocked is applyInside for a caller that holds the lock.
+func (h host) applyLocked(ctx context.Context) (failures, error) {
 	w, inForce, mistake := h.load()
 	if mistake != nil && inForce == nil {
-		return mistake
+		return nil, mistake
 	}
 	members, unread := h.recorded(ctx, w.Levels)
 	if unread != nil {
 		lacks, err := h.config.Filter.Lacks(ctx, filter.State{Rules: w.Rules, Members: onHost(members)})
 		if err != nil || len(lacks) == 0 { // without those that are unknown, these would not be kept apart any more
-			return errors.Join(mistake, fmt.Errorf("isolation stays as it is: %w", unread), err)
+			return nil, errors.Join(mistake, fmt.Errorf("isolation stays as it is: %w", unread), err)
 		}
 	}
-	return errors.Join(mistake, h.enforce(ctx, w, members, inForce))
+	failed, err := h.enforce(ctx, w, members, inForce)
+	return failed, errors.Join(mistake, err)
 }
 
 // Members returns the attachments on record as rules see them, with the levels that their networks have by now. With an error, some of them
@@ -142,27 +150,32 @@ func Remotes(e *operation.Env) ([]isolation.Member, error) {
 }
 
 // enforce has the host get what is wanted, which is on record before. The caller holds the lock.
-func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce *wanted) error {
+func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, inForce *wanted) (failures, error) {
 	if !w.isNeeded(members) {
 		if inForce == nil {
-			return nil
+			return nil, nil
 		}
 		err := h.config.Filter.Apply(ctx, func() (filter.State, error) { return filter.State{}, nil })
-		if err := errors.Join(err, h.enforceInside(ctx, w, inForce)); err != nil {
-			return err
+		failed := h.enforceInside(ctx, w, inForce)
+		if err != nil {
+			return failed, err
 		}
-		return h.store.Isolation().SetInForce(nil, nil)
+		return failed, h.store.Isolation().SetInForce(nil, nil)
 	}
 	if inForce == nil || inForce.text == "" || !w.isSame(*inForce) {
-		if err := h.setInForce(w); err != nil {
-			return err
+		if err := h.setInForce(w.leaving(inForce)); err != nil {
+			return nil, err
 		}
 	}
 	remotes, _ := h.learned()
 	err := h.config.Filter.Apply(ctx, func() (filter.State, error) { // nothing is recorded meanwhile that the host would have to know
 		return filter.State{Rules: w.Rules, Members: slices.Concat(onHost(members), membersOf(remotes))}, nil
 	})
-	return errors.Join(err, h.enforceInside(ctx, w, inForce))
+	failed := h.enforceInside(ctx, w, inForce)
+	if left := w.leaving(inForce); err == nil && !w.isSame(left) {
+		err = h.setInForce(w)
+	}
+	return failed, err
 }
 
 // isNeeded tells whether anything is kept from any of the members.

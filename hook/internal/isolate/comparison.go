@@ -5,7 +5,9 @@ package isolate
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"sync"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
 	"github.com/allocnet/allocnet/isolation/filter"
@@ -17,8 +19,10 @@ type Comparison struct {
 	host
 	wanted
 	members []filter.Member
-	// inside are the allocations with attachments that are kept apart in their namespaces.
-	inside map[string]bool
+	// inside are the attachments that are kept apart in the namespaces of their allocations, by these.
+	inside map[string][]string
+	// made is what Make does.
+	made func() (failures, error)
 }
 
 // Compare begins a comparison.
@@ -28,7 +32,7 @@ func Compare(c *config.Config, store *state.Store) (*Comparison, error) {
 		return nil, err
 	}
 	w, _, _ := h.load()
-	return &Comparison{host: h, wanted: w, inside: map[string]bool{}}, nil // the rules in force stay after a mistake in the file
+	return &Comparison{host: h, wanted: w, inside: map[string][]string{}}, nil // the rules in force stay after a mistake in the file
 }
 
 // Add adds an attachment to those that are compared.
@@ -39,7 +43,7 @@ func (c *Comparison) Add(of state.Allocation, a state.Attachment) {
 	m, ok := member(of, a, c.Levels)
 	switch {
 	case ok && m.Inside:
-		c.inside[of.ID] = true
+		c.inside[of.ID] = append(c.inside[of.ID], m.ID)
 	case ok:
 		c.members = append(c.members, m)
 	}
@@ -58,15 +62,30 @@ func (c *Comparison) Lacks(ctx context.Context) (map[string][]string, error) {
 	if all == nil {
 		all = map[string][]string{}
 	}
-	return all, c.eachInside(ctx, c.wanted, nil, func(of state.Allocation, ns filter.Namespace, s filter.Inside) error {
-		if !c.inside[of.ID] {
+	failed := c.eachInside(ctx, c.wanted, nil, func(of state.Allocation, ns filter.Namespace, s filter.Inside) error {
+		if c.inside[of.ID] == nil {
 			return nil
 		}
 		lacks, err := c.config.Filter.LacksInside(ctx, ns, s)
 		maps.Copy(all, lacks)
 		return err
 	})
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	for of := range failed {
+		for _, id := range c.inside[of] {
+			all[id] = append(all[id], "what keeps it apart in its namespace, which cannot be read")
+		}
+	}
+	return all, nil
 }
 
-// Make has the host get all of it.
-func (c *Comparison) Make(ctx context.Context) error { return c.apply(ctx) }
+// Make has the host get all of it, at the first call. The error is that of the host, or of the namespace of an allocation.
+func (c *Comparison) Make(ctx context.Context, id string) error {
+	if c.made == nil {
+		c.made = sync.OnceValues(func() (failures, error) { return c.applyInside(ctx) })
+	}
+	failed, err := c.made()
+	return errors.Join(err, failed.of(id))
+}

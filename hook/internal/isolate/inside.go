@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -55,9 +56,21 @@ func (h host) namespaces(ctx context.Context, levels networkLevels, former *want
 	return found
 }
 
+// failures are those in namespaces, by allocation. Each is in the log. A task with CAP_NET_ADMIN may keep others from changing the tables of its own:
+// that must not keep other allocations from being attached and detached.
+type failures map[string]error
+
+// of returns the failure in the namespace of an allocation.
+func (f failures) of(id string) error {
+	if f[id] == nil {
+		return nil
+	}
+	return fmt.Errorf("allocation %s: %w", id, f[id])
+}
+
 // eachInside calls a function for each of the namespaces that are there, with what it has to have.
-func (h host) eachInside(ctx context.Context, w wanted, former *wanted, do func(state.Allocation, filter.Namespace, filter.Inside) error) error {
-	var failed error
+func (h host) eachInside(ctx context.Context, w wanted, former *wanted, do func(state.Allocation, filter.Namespace, filter.Inside) error) failures {
+	failed := failures{}
 	for _, n := range h.namespaces(ctx, w.Levels, former) {
 		ns, err := h.config.OpenNamespace(n.allocation)
 		if errors.Is(err, netns.ErrMissing) {
@@ -67,14 +80,15 @@ func (h host) eachInside(ctx context.Context, w wanted, former *wanted, do func(
 			err = errors.Join(do(n.allocation, ns, filter.Inside{Rules: w.Rules, Own: n.own, Others: n.others}), ns.Close())
 		}
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("allocation %s: %w", n.allocation.ID, err))
+			failed[n.allocation.ID] = err
+			h.config.Logger.Warn("isolation in a namespace is not as it has to be", "allocation", n.allocation.ID, "error", err)
 		}
 	}
 	return failed
 }
 
 // enforceInside has the namespaces get what is wanted, and ends the flows of addresses there. The caller holds the lock.
-func (h host) enforceInside(ctx context.Context, w wanted, former *wanted, ended ...netip.Addr) error {
+func (h host) enforceInside(ctx context.Context, w wanted, former *wanted, ended ...netip.Addr) failures {
 	if !w.Levels.anyInside() && (former == nil || !former.Levels.anyInside()) {
 		return nil
 	}
@@ -84,16 +98,17 @@ func (h host) enforceInside(ctx context.Context, w wanted, former *wanted, ended
 	})
 }
 
-// tellInside has namespaces in which attachments are kept apart know what is on record by now. Where there are none it does nothing.
-func (h host) tellInside(ctx context.Context) error {
+// tellInside has namespaces in which attachments are kept apart know what is on record by now, of which that of one allocation has to. Where there
+// are none it does nothing.
+func (h host) tellInside(ctx context.Context, id string) error {
 	if inForce, err := h.inForce(); err != nil || inForce == nil || !inForce.Levels.anyInside() {
 		return err
 	}
-	return h.refreshInside(ctx, "")
+	return h.refreshInside(ctx, id, false)
 }
 
-// refreshInside does so where rules and levels are as they were, of one allocation alone if it has an ID, and else applies all.
-func (h host) refreshInside(ctx context.Context, id string) error {
+// refreshInside does so where rules and levels are as they were, perhaps of the one allocation alone, and else applies all.
+func (h host) refreshInside(ctx context.Context, id string, alone bool) error {
 	unlock, err := h.store.Isolation().Lock(ctx)
 	if err != nil {
 		return err
@@ -101,14 +116,15 @@ func (h host) refreshInside(ctx context.Context, id string) error {
 	defer unlock()
 	w, inForce, err := h.load()
 	if err != nil || inForce == nil || !w.isSame(*inForce) {
-		return h.applyLocked(ctx)
+		failed, err := h.applyLocked(ctx)
+		return errors.Join(err, failed.of(id))
 	}
 	return h.eachInside(ctx, w, nil, func(of state.Allocation, ns filter.Namespace, s filter.Inside) error {
-		if id != "" && of.ID != id {
+		if alone && of.ID != id {
 			return nil
 		}
 		return h.config.Filter.ApplyInside(ctx, ns, s)
-	})
+	}).of(id)
 }
 
 // Close has nothing pass by the interface of an attachment that is kept apart inside, and on record for that, until Readmit. It is called before
@@ -122,7 +138,7 @@ func Close(ctx context.Context, o *operation.Operation, a state.Attachment) erro
 		return err
 	}
 	_ = ns.Announce() // without it the agent sees at its next comparison what is removed
-	return host{o.Config, o.Store}.refreshInside(ctx, o.Record.Allocation.ID)
+	return host{o.Config, o.Store}.refreshInside(ctx, o.Record.Allocation.ID, true)
 }
 
 // admitInside records the addresses that ADD has reported, and has pass what rules allow.
@@ -131,24 +147,28 @@ func admitInside(ctx context.Context, o *operation.Operation, a *state.Attachmen
 	if at.MAC, at.Addresses = inside(*a); at.MAC == "" || len(at.Addresses) == 0 {
 		return fmt.Errorf("isolation of interface %s: its plugins have reported no address, so that nothing may pass", a.Interface)
 	}
+	if _, err := net.ParseMAC(at.MAC); err != nil {
+		return fmt.Errorf("isolation of interface %s: its plugins have reported the MAC: %w", a.Interface, err)
+	}
 	a.Isolation = &at
 	if err := o.Lock.Write(*a); err != nil {
 		return err
 	}
-	return host{o.Config, o.Store}.refreshInside(ctx, "")
+	return host{o.Config, o.Store}.refreshInside(ctx, o.Record.Allocation.ID, false)
 }
 
-// forgetInside has namespaces not know an attachment of another one any more.
+// forgetInside has namespaces not know an attachment of another one any more. One that still does is told of all when the next one is attached.
 func (h host) forgetInside(ctx context.Context, w wanted, gone filter.Member) error {
 	if !w.Levels.anyInside() {
 		return nil
 	}
-	return h.eachInside(ctx, w, nil, func(of state.Allocation, ns filter.Namespace, _ filter.Inside) error {
+	h.eachInside(ctx, w, nil, func(of state.Allocation, ns filter.Namespace, _ filter.Inside) error {
 		if of.ID == state.AllocationOf(gone.ID) {
 			return nil
 		}
 		return h.config.Filter.RemoveInside(ctx, ns, gone)
 	})
+	return context.Cause(ctx)
 }
 
 // deniedInside returns what was dropped in the namespace of an allocation, if it keeps anything apart.

@@ -62,9 +62,12 @@ func Learn(ctx context.Context, e *operation.Env, pool string, remotes []isolati
 
 // change has the host know what is on record instead of what was; isMade is whether it knows that. The caller holds the lock.
 func (h host) change(ctx context.Context, before, now state.Learned, isMade bool) error {
-	w, err := h.inForce()
-	if err != nil || w == nil {
+	w, inForce, err := h.load() // what is on record does not tell of networks that are not kept apart any more
+	if inForce == nil {
 		return err
+	}
+	if err != nil || !w.isSame(*inForce) { // it follows soon
+		w = *inForce
 	}
 	former, latest := remotesIn(before), remotesIn(now)
 	if !isMade {
@@ -73,15 +76,16 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 		}
 	}
 	if !isMade || isOutdated(former, time.Now()) { // when the host got them last, jobs were known, or they were not
-		if err := h.config.Filter.Apply(ctx, h.source(ctx, *w)); err != nil {
+		if err := h.config.Filter.Apply(ctx, h.source(ctx, w)); err != nil {
 			return err
 		}
 	}
 	gone, made := membersOf(former), membersOf(latest)
-	if err := h.config.Filter.Change(ctx, w.Rules, gone, made, h.source(ctx, *w)); err != nil {
+	if err := h.config.Filter.Change(ctx, w.Rules, gone, made, h.source(ctx, w)); err != nil {
 		return err
 	}
-	return h.enforceInside(ctx, *w, w, filter.Replaced(gone, made)...)
+	h.enforceInside(ctx, w, &w, filter.Replaced(gone, made)...)
+	return context.Cause(ctx)
 }
 
 // interrupted returns what the host may have since one has not ended to learn, and what is on record of all pools.

@@ -53,8 +53,8 @@ func Leave(ctx context.Context, o *operation.Operation, a state.Attachment) erro
 		return nil
 	}
 	if err == nil {
-		m, _ := member(o.Record.Allocation, a, w.Levels)
-		err = o.Config.Filter.RemoveInside(ctx, ns, m)
+		m, _ := recordedOf(o.Record.Allocation, a)
+		err = o.Config.Filter.RemoveInside(ctx, ns, m.Member)
 	}
 	if err != nil {
 		return fmt.Errorf("isolation of interface %s: %w", a.Interface, err)

@@ -78,7 +78,7 @@ func (s seam) admit(bridge, mac string, addresses []netip.Addr) error {
 	if err := s.change(s.add, s.complete); err != nil {
 		return err
 	}
-	return s.host().tellInside(s.ctx)
+	return s.host().tellInside(s.ctx, s.operation.Record.Allocation.ID)
 }
 
 // Readmit has the host know the MAC of an attachment that a later plugin of its chain has given it, as tuning does, and no other one. What is kept apart inside
@@ -145,7 +145,8 @@ func (s seam) change(do, complete func(wanted) error) error {
 	if isMade, err := s.changeInForce(complete); err == nil && isMade {
 		return nil
 	}
-	return s.host().applyLocked(s.ctx)
+	failed, err := s.host().applyLocked(s.ctx)
+	return errors.Join(err, failed.of(s.operation.Record.Allocation.ID))
 }
 
 // changeInForce makes a change if the host has what is wanted. The caller holds a lock.
@@ -173,5 +174,5 @@ func Join(ctx context.Context, o *operation.Operation, attachments []state.Attac
 			}
 		}
 	}
-	return host{o.Config, o.Store}.tellInside(ctx)
+	return host{o.Config, o.Store}.tellInside(ctx, o.Record.Allocation.ID)
 }

@@ -165,6 +165,21 @@ func (w wanted) isSame(other wanted) bool {
 	return err == nil && bytes.Equal(one, second)
 }
 
+// leaving is what is on record while namespaces still have something of networks that are not kept apart inside any more: it is not the same.
+func (w wanted) leaving(former *wanted) wanted {
+	if former == nil {
+		return w
+	}
+	levels := maps.Clone(w.Levels)
+	for name, before := range former.Levels {
+		if now := levels[name]; before.Inside && now.isNone() {
+			levels[name] = networkLevel{Level: isolation.None, Inside: true}
+		}
+	}
+	w.Levels = levels
+	return w
+}
+
 // encode returns what is recorded of it.
 func (w wanted) encode() ([]byte, error) {
 	return json.Marshal(wanted{Rules: w.Rules, Levels: w.Levels.kept()})

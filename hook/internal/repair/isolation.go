@@ -6,7 +6,6 @@ package repair
 import (
 	"context"
 	"errors"
-	"sync"
 )
 
 // isolate has the host get what it lacks to keep attachments apart: all of it, in one transaction.
@@ -17,13 +16,12 @@ func (r *repairRound) isolate(ctx context.Context) {
 		}
 	}
 	lacks, unknown := r.apart.Lacks(ctx)
-	restore := sync.OnceValue(func() error { return r.apart.Make(ctx) })
 	for _, p := range r.repairs {
 		if unknown != nil {
 			p.Err = errors.Join(p.Err, unknown)
 		}
 		for _, what := range lacks[p.Attachment().ContainerID] {
-			p.ensure(what, restore)
+			p.ensure(what, func() error { return r.apart.Make(ctx, p.operation.Record.Allocation.ID) })
 		}
 	}
 }

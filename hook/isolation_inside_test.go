@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/isolation/filter"
+	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -194,6 +195,62 @@ func TestInsideRefused(t *testing.T) {
 	}
 	if err := teardown("own")(w); err == nil {
 		t.Error("what is in an allocation's own namespace is not removed, and its end is no error")
+	}
+}
+
+// TestInsideShared: attachments of several allocations with one namespace are all kept apart there, whichever came or went last.
+func TestInsideShared(t *testing.T) {
+	w := newWorld(t, apartInside(t, true))
+	second := Request{ID: "second", Netns: runtimeNetns, Networks: []selection.Element{{Name: "storage", Interface: "other0"}}}
+	for _, r := range []Request{runtimeRequest, second} {
+		if err := setup(r)(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	requireOwn := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, m := range w.own(runtimeNetns) {
+			got = append(got, m.End)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("kept apart are %v, want %v", got, want)
+		}
+	}
+	requireOwn(w.insideOf("runtime"), "other0")
+	if err := w.Isolation().Learn(t.Context(), "p", remotes(firstRemotes), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	requireOwn(w.insideOf("runtime"), "other0")
+	if err := teardown("runtime")(w); err != nil {
+		t.Fatal(err)
+	}
+	requireOwn("other0")
+	if err := teardown("second")(w); err != nil {
+		t.Error(err)
+	}
+	if err := w.Isolation().Learn(t.Context(), "p", nil, time.Now()); err != nil {
+		t.Error(err)
+	}
+	w.wantNothing()
+}
+
+// TestInsideForgetsItsNeighbour: a namespace does not know an attachment of its own allocation with an end on the host any more when that is gone.
+func TestInsideForgetsItsNeighbour(t *testing.T) {
+	w := newWorld(t, apartInside(t, true))
+	if err := setup(runtimeRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	others := func() []filter.Member { return w.filter.inside[w.namespaces.at[runtimeNetns].id].Others }
+	isWeb := func(m filter.Member) bool { return m.Network == "web" }
+	if !slices.ContainsFunc(others(), isWeb) {
+		t.Fatalf("known are %+v", others())
+	}
+	if err := w.Detach(t.Context(), "runtime", "net1"); err != nil {
+		t.Fatal(err)
+	}
+	if len(others()) > 0 {
+		t.Errorf("known are %+v", others())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
@@ -62,8 +63,8 @@ func (c *Comparison) Lacks(ctx context.Context) (map[string][]string, error) {
 	if all == nil {
 		all = map[string][]string{}
 	}
-	failed := c.eachInside(ctx, c.wanted, nil, func(of state.Allocation, ns filter.Namespace, s filter.Inside) error {
-		if c.inside[of.ID] == nil {
+	failed := c.eachInside(ctx, c.wanted, nil, func(n *namespace, ns filter.Namespace, s filter.Inside) error {
+		if !slices.ContainsFunc(n.allocations, func(of state.Allocation) bool { return c.inside[of.ID] != nil }) {
 			return nil
 		}
 		lacks, err := c.config.Filter.LacksInside(ctx, ns, s)

@@ -4,6 +4,7 @@
 package isolate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +20,19 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// namespace is that of an allocation with attachments that are kept apart in it, or were.
+// namespace is one with attachments that are kept apart in it, or were. Several allocations may have it.
 type namespace struct {
-	allocation state.Allocation
-	own        []filter.Member
-	others     []filter.Member
+	allocations []state.Allocation
+	own         []filter.Member
+	others      []filter.Member
 }
+
+func (n *namespace) isOf(id string) bool {
+	return slices.ContainsFunc(n.allocations, func(a state.Allocation) bool { return a.ID == id })
+}
+
+// namespaceKey tells the namespaces of allocations from one another.
+func namespaceKey(of state.Allocation) string { return cmp.Or(of.NetnsID, of.Netns, of.ID) }
 
 // namespaces returns these. former is what was in force; nil: nothing. Records that cannot be read have attachments that are not known, and not
 // allowed.
@@ -32,20 +40,26 @@ func (h host) namespaces(ctx context.Context, levels networkLevels, former *want
 	isInside := func(r *recordedMember) bool {
 		return r.Inside && (levels.of(r.Network, r.level).Inside || r.level.Inside || former != nil && former.Levels[r.Network].Inside)
 	}
-	byID, all := map[string]*namespace{}, []filter.Member{}
+	byKey, all, keys := map[string]*namespace{}, []filter.Member{}, []string{}
 	_ = h.each(ctx, func(r *recordedMember) {
-		if id := r.allocation.ID; isInside(r) && byID[id] == nil {
-			byID[id] = &namespace{allocation: r.allocation}
-			found = append(found, byID[id])
+		key := namespaceKey(r.allocation)
+		if isInside(r) {
+			if byKey[key] == nil {
+				byKey[key] = &namespace{}
+				found = append(found, byKey[key])
+			}
+			if n := byKey[key]; !n.isOf(r.allocation.ID) {
+				n.allocations = append(n.allocations, r.allocation)
+			}
 		}
 		if m, ok := r.at(levels); ok {
-			all = append(all, m)
+			all, keys = append(all, m), append(keys, key)
 		}
 	})
 	remotes, _ := h.learned()
 	for _, n := range found {
-		for _, m := range all {
-			if m.Inside && state.AllocationOf(m.ID) == n.allocation.ID {
+		for i, m := range all {
+			if m.Inside && byKey[keys[i]] == n {
 				n.own = append(n.own, m)
 			} else {
 				n.others = append(n.others, m)
@@ -69,19 +83,21 @@ func (f failures) of(id string) error {
 }
 
 // eachInside calls a function for each of the namespaces that are there, with what it has to have.
-func (h host) eachInside(ctx context.Context, w wanted, former *wanted, do func(state.Allocation, filter.Namespace, filter.Inside) error) failures {
+func (h host) eachInside(ctx context.Context, w wanted, former *wanted, do func(*namespace, filter.Namespace, filter.Inside) error) failures {
 	failed := failures{}
 	for _, n := range h.namespaces(ctx, w.Levels, former) {
-		ns, err := h.config.OpenNamespace(n.allocation)
+		ns, err := h.config.OpenNamespace(n.allocations[0])
 		if errors.Is(err, netns.ErrMissing) {
 			continue
 		}
 		if err == nil {
-			err = errors.Join(do(n.allocation, ns, filter.Inside{Rules: w.Rules, Own: n.own, Others: n.others}), ns.Close())
+			err = errors.Join(do(n, ns, filter.Inside{Rules: w.Rules, Own: n.own, Others: n.others}), ns.Close())
 		}
 		if err != nil {
-			failed[n.allocation.ID] = err
-			h.config.Logger.Warn("isolation in a namespace is not as it has to be", "allocation", n.allocation.ID, "error", err)
+			for _, a := range n.allocations {
+				failed[a.ID] = err
+				h.config.Logger.Warn("isolation in a namespace is not as it has to be", "allocation", a.ID, "error", err)
+			}
 		}
 	}
 	return failed
@@ -92,7 +108,7 @@ func (h host) enforceInside(ctx context.Context, w wanted, former *wanted, ended
 	if !w.Levels.anyInside() && (former == nil || !former.Levels.anyInside()) {
 		return nil
 	}
-	return h.eachInside(ctx, w, former, func(_ state.Allocation, ns filter.Namespace, s filter.Inside) error {
+	return h.eachInside(ctx, w, former, func(_ *namespace, ns filter.Namespace, s filter.Inside) error {
 		s.Ended = ended
 		return h.config.Filter.ApplyInside(ctx, ns, s)
 	})
@@ -119,8 +135,8 @@ func (h host) refreshInside(ctx context.Context, id string, alone bool) error {
 		failed, err := h.applyLocked(ctx)
 		return errors.Join(err, failed.of(id))
 	}
-	return h.eachInside(ctx, w, nil, func(of state.Allocation, ns filter.Namespace, s filter.Inside) error {
-		if alone && of.ID != id {
+	return h.eachInside(ctx, w, nil, func(n *namespace, ns filter.Namespace, s filter.Inside) error {
+		if alone && !n.isOf(id) {
 			return nil
 		}
 		return h.config.Filter.ApplyInside(ctx, ns, s)
@@ -162,8 +178,8 @@ func (h host) forgetInside(ctx context.Context, w wanted, gone filter.Member) er
 	if !w.Levels.anyInside() {
 		return nil
 	}
-	h.eachInside(ctx, w, nil, func(of state.Allocation, ns filter.Namespace, _ filter.Inside) error {
-		if of.ID == state.AllocationOf(gone.ID) {
+	h.eachInside(ctx, w, nil, func(n *namespace, ns filter.Namespace, _ filter.Inside) error {
+		if gone.Inside && n.isOf(state.AllocationOf(gone.ID)) { // it has an interface there still: see Leave
 			return nil
 		}
 		return h.config.Filter.RemoveInside(ctx, ns, gone)

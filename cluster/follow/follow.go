@@ -139,12 +139,13 @@ func (e *Entries[T]) Read(ctx context.Context, store ipam.Store, now time.Time) 
 	return err
 }
 
-// changed are the wanted paths of which there is something newer, and some of those in doubt.
+// changed are the wanted paths of which there is something else, and some of those in doubt. What is newer than the listing, this host has
+// written, or has read since. Else a lower index is that of a store that was restored, and has been written to since by others.
 func (e *Entries[T]) changed() (paths []string) {
 	doubted := 0
 	for _, path := range slices.Sorted(maps.Keys(e.Listed)) {
 		known, ok := e.Known[path]
-		isNew := !ok || known.Index < e.Listed[path]
+		isNew := !ok || known.Index != e.Listed[path] && known.Index <= max(e.index, e.Listed[path])
 		if !isNew && known.doubted && doubted < mostDoubted {
 			doubted++
 			isNew = true

@@ -574,3 +574,25 @@ func TestFirstListing(t *testing.T) {
 		t.Errorf("blocks %v, want %d", got, len(all))
 	}
 }
+
+// TestRestoredAndCounted: a store that was restored, and written to since by others, may have a higher index than what is known. An entry that
+// then has a lower index than before is another one, too.
+func TestRestoredAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, restored := &testStore{}, &testStore{}
+		store := ipam.Store(old)
+		p := peers.New(peers.Options{Config: config(t), Open: func() (ipam.Store, ipam.Host, error) { return store, host("a"), nil }})
+		blocks := blocksOf(t, 3, endpoint("192.0.2.2"))
+		putBlock(t, old, blocks[1])
+		putBlock(t, old, blocks[0])
+		mustNext(t, p)
+		for _, c := range blocksOf(t, 3, endpoint("192.0.2.3")) {
+			putBlock(t, restored, c)
+		}
+		store = restored
+		want := "10.0.0.0/28 at 192.0.2.3, 10.0.0.16/28 at 192.0.2.3, 10.0.0.32/28 at 192.0.2.3"
+		if got := remotes(mustNext(t, p)); got != want {
+			t.Errorf("blocks %s, want %s", got, want)
+		}
+	})
+}

@@ -86,7 +86,7 @@ func recordChange(o *operation.Operation, a *state.Attachment, l dhcp.Lease) err
 	}
 	a.SetLease(l)
 	replaceResult(result, a.Interface, before, l)
-	replaceDNS(result, before, leases, a.Leased())
+	replaceDNS(result, leases, a.Leased())
 	encoded, err := onrecord.EncodeResult(result, list.CNIVersion)
 	if err != nil {
 		return err
@@ -138,9 +138,9 @@ func replaceResult(result *types100.Result, iface string, before, l dhcp.Lease) 
 	result.Routes = append(result.Routes, routesOf(l, l.HadDefault)...)
 }
 
-// replaceDNS has a result have the DNS of all leases, if it had that of those before.
-func replaceDNS(result *types100.Result, replaced dhcp.Lease, were, are []dhcp.Lease) {
-	if replaced.Lost || reflect.DeepEqual(result.DNS, ipam.LeaseResult(were...).DNS) {
+// replaceDNS has a result have the DNS of all leases, if it had that of those before: what is lost gave none.
+func replaceDNS(result *types100.Result, were, are []dhcp.Lease) {
+	if reflect.DeepEqual(result.DNS, ipam.LeaseResult(were...).DNS) {
 		result.DNS = ipam.LeaseResult(are...).DNS
 	}
 }

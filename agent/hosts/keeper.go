@@ -185,10 +185,9 @@ func (k *Keeper) read(ctx context.Context) error {
 		if a.Identity.Job != "" {
 			index, ok := k.indexes[a.ID]
 			m := memberOf(a, index, ok)
-			if m.told, err = networkstatus.Contents(a); err != nil {
+			if err := m.tell(a); err != nil {
 				return err
 			}
-			m.sum = sha256.Sum256(slices.Concat(m.told[networkstatus.File], m.told[networkstatus.EnvFile]))
 			members[a.ID] = m
 		}
 	}
@@ -228,7 +227,7 @@ func (k *Keeper) write(id string, file []byte) error {
 // tell replaces the files with the attachments of an allocation, whose addresses servers and routers change. What has attached it has
 // written them first, or it has none.
 func (k *Keeper) tell(id string, m member) error {
-	if k.told[id] == m.sum {
+	if m.told == nil || k.told[id] == m.sum {
 		return nil
 	}
 	err := k.within(id, func(shared *os.Root) (err error) {
@@ -237,7 +236,9 @@ func (k *Keeper) tell(id string, m member) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.told)) {
 			k.bytes += len(m.told[name])
-			err = errors.Join(err, networkstatus.Update(shared, name, m.told[name]))
+			if failed := networkstatus.Update(shared, name, m.told[name]); !errors.Is(failed, fs.ErrNotExist) { // else a task has removed it
+				err = errors.Join(err, failed)
+			}
 		}
 		return err
 	})

@@ -398,3 +398,47 @@ func TestTold(t *testing.T) {
 		t.Errorf("known are files of %v", h.told)
 	}
 }
+
+// TestToldWhole: while an allocation gets another attachment, or one again, its files stay; what is to be removed is not in them.
+func TestToldWhole(t *testing.T) {
+	h := newHost(t)
+	h.add("a1", "default", "db", map[string]string{"lan": "10.0.0.5/24"})
+	file := filepath.Join(h.dir, "a1", "alloc", networkstatus.EnvFile)
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.WriteFile(filepath.Join(filepath.Dir(file), networkstatus.File), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	told := func() string {
+		t.Helper()
+		h.version++
+		data, unread := os.ReadFile(file)
+		if err := errors.Join(h.look(t.Context()), h.unwritten, unread); err != nil {
+			t.Error(err)
+		}
+		after, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		if string(data) == string(after) {
+			return "same"
+		}
+		return string(after)
+	}
+	told()
+	a := h.allocations[0]
+	lan := a.Attachments[0]
+	for _, step := range []struct {
+		attachments []hook.Attachment
+		want        string
+	}{
+		{[]hook.Attachment{lan, {Network: "backup", Phase: state.Adding}}, "same"},
+		{[]hook.Attachment{{Network: "lan", Phase: allocation.Reattaching}}, "same"},
+		{[]hook.Attachment{{Network: "lan", Phase: state.Deleting}}, "same"},
+		{[]hook.Attachment{lan, {Network: "backup", Phase: state.Pending}}, "same"},
+		{[]hook.Attachment{lan, {Network: "backup", Phase: state.Attached}}, "INTERFACE_backup"},
+	} {
+		a.Attachments = step.attachments
+		if got := told(); got != step.want && !strings.Contains(got, step.want) {
+			t.Errorf("%+v: %q, want %s", step.attachments, got, step.want)
+		}
+	}
+}

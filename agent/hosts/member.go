@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -22,7 +24,7 @@ type member struct {
 	// networks are in order, each one once.
 	networks []string
 	names    []name
-	// told are the files with its own attachments, by name, and sum is that of them.
+	// told are the files with its own attachments, by name, and sum is that of them. Nil: they stay.
 	told map[string][]byte
 	sum  [sha256.Size]byte
 }
@@ -51,6 +53,22 @@ func memberOf(a *hook.Allocation, index int, isNumbered bool) member {
 	slices.Sort(m.networks)
 	m.networks = slices.Compact(m.networks)
 	return m
+}
+
+// tell sets the files with what is attached. They stay while an attachment is being made, maybe again, and where all are being removed: tasks
+// would take what comes, or comes back, for what is there.
+func (m *member) tell(a *hook.Allocation) (err error) {
+	is := func(phases ...state.Phase) func(hook.Attachment) bool {
+		return func(n hook.Attachment) bool { return slices.Contains(phases, n.Phase) }
+	}
+	if slices.ContainsFunc(a.Attachments, is(allocation.Adding, allocation.Reattaching)) || !slices.ContainsFunc(a.Attachments, is(allocation.Attached)) {
+		return nil
+	}
+	whole := *a
+	whole.Attachments = slices.DeleteFunc(slices.Clone(a.Attachments), is(allocation.Deleting, allocation.Pending))
+	m.told, err = networkstatus.Contents(&whole)
+	m.sum = sha256.Sum256(slices.Concat(m.told[networkstatus.File], m.told[networkstatus.EnvFile]))
+	return err
 }
 
 // namesOf returns those of an attachment on another host; none if its host does not know them.

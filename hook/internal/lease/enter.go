@@ -36,6 +36,9 @@ func enter(n kernel.Namespace, iface string, l dhcp.Lease) error {
 		if err := leave(link, l); err != nil || l.Lost {
 			return err
 		}
+		if err := links.MakeRoom(link, *netns.IPNet(l.Address)); err != nil {
+			return err
+		}
 		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: netns.IPNet(l.Address)}); err != nil {
 			return fmt.Errorf("address %s of %s: %w", l.Address, iface, err)
 		}

@@ -93,8 +93,8 @@ func TestRootEnter(t *testing.T) {
 	})
 }
 
-// TestRootEnterIPv6: a lease of IPv6 has its address in place of the former one, and those by router advertisements, others' and the
-// link-local one stay.
+// TestRootEnterIPv6: a lease of IPv6 has its address in place of the former one, and of the same by router advertisements. Others by these, those
+// of others and the link-local one stay.
 func TestRootEnterIPv6(t *testing.T) {
 	roottest.Require(t)
 	netnstest.Run(t, func() error {
@@ -109,13 +109,17 @@ func TestRootEnterIPv6(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link), netlink.AddrAdd(link, other)); err != nil {
+		same, err := netlink.ParseAddr("2001:db8::77/64")
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link), netlink.AddrAdd(link, other), netlink.AddrAdd(link, same)); err != nil {
 			return err
 		}
 		former := leaseIPv6("2001:db8::5", "2001:db8::53")
 		former.Lost = true
 		for _, step := range []struct{ address, want string }{
-			{"2001:db8::5", "2001:db8::5/128 2001:db8::99/64"}, {"2001:db8::77", "2001:db8::77/128 2001:db8::99/64"}, {"", "2001:db8::99/64"},
+			{"2001:db8::5", "2001:db8::5/128 2001:db8::77/64 2001:db8::99/64"}, {"2001:db8::77", "2001:db8::77/128 2001:db8::99/64"}, {"", "2001:db8::99/64"},
 		} {
 			l := leaseIPv6(cmp.Or(step.address, "2001:db8::77"), "2001:db8::53")
 			l.Lost, l.Former = step.address == "", &former

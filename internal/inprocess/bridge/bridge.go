@@ -13,7 +13,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
-	pluginipam "github.com/containernetworking/plugins/pkg/ipam"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -161,7 +160,7 @@ func (conf *config) applyAddresses(c *plugin.Call, netns ns.NetNS, bridge *netli
 	err := within.Namespace(netns, func(ns.NetNS) error {
 		conf.setDAD(c)
 		_ = c.Sysctls.Set("net/ipv4/conf/"+c.IfName+"/arp_notify", "1") // as the reference plugin, which ignores it
-		return pluginipam.ConfigureIface(c.IfName, result)
+		return iface.Configure(c, result)
 	})
 	if err != nil {
 		return err

@@ -66,14 +66,37 @@ func HasAddress(present []netlink.Addr, address net.IPNet) bool {
 	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })
 }
 
-// RemoveAddresses removes IPv4 addresses from a link; one that it does not have is fine.
+// RemoveAddresses removes addresses from a link; one that it does not have is fine. One of IPv6 it may have with another length.
 func RemoveAddresses(link netlink.Link, addresses []netip.Prefix) error {
 	var errs []error
 	for _, p := range addresses {
-		err := netlink.AddrDel(link, &netlink.Addr{IPNet: netns.IPNet(p)})
-		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-			errs = append(errs, fmt.Errorf("remove %s from %s: %w", p, link.Attrs().Name, err))
+		err := MakeRoom(link, *netns.IPNet(p))
+		if err == nil {
+			err = removeAddress(link, netns.IPNet(p))
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// MakeRoom removes an IPv6 address that a link has with another length, as by router advertisements: the kernel gives it none twice.
+func MakeRoom(link netlink.Link, address net.IPNet) error {
+	if IsIPv4(address.IP) {
+		return nil
+	}
+	present, err := Addresses(link, netlink.FAMILY_V6)
+	for _, a := range present {
+		if a.IP.Equal(address.IP) && !slices.Equal(a.Mask, address.Mask) {
+			err = errors.Join(err, removeAddress(link, a.IPNet))
+		}
+	}
+	return err
+}
+
+func removeAddress(link netlink.Link, address *net.IPNet) error {
+	err := netlink.AddrDel(link, &netlink.Addr{IPNet: address})
+	if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("remove %s from %s: %w", address, link.Attrs().Name, err)
+	}
+	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ip"
-	pluginipam "github.com/containernetworking/plugins/pkg/ipam"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/utils"
@@ -181,7 +180,7 @@ func Configure(c *plugin.Call, netns ns.NetNS, result *current.Result, before fu
 		if before != nil {
 			before(c)
 		}
-		return pluginipam.ConfigureIface(c.IfName, result)
+		return iface.Configure(c, result)
 	})
 }
 

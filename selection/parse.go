@@ -131,8 +131,8 @@ func decodeElement(position string, data []byte) (Element, error) {
 		return Element{}, err
 	}
 	mistakes, err := strictjson.Text{Data: data}.Check(strictjson.Form{Of: position, Into: &e, Exact: true})
-	if err != nil {
-		return Element{}, decodeError(position, err)
+	if err != nil { // it is JSON
+		return Element{}, &Error{position, "", err.Error()}
 	}
 	if len(mistakes) == 0 {
 		return e, nil

@@ -85,6 +85,8 @@ func TestRefused(t *testing.T) {
 		"Kubernetes's key":  {`[{"name": "a", "namespace": "b"}]`, `networks[0]: "namespace": unknown key: want name, interface, ips, mac, mtu, bandwidth, portMappings, default-route, cni-args, infiniband-guid, ports`},
 		"key twice":         {`[{"name": "a", "name": "b"}]`, `networks[0]: "name": duplicate key`},
 		"argument twice":    {`[{"name": "a", "cni-args": {"a": [{"b": 1, "b": 2}]}}]`, `networks[0].cni-args.a[0]: "b": duplicate key`},
+		"deep argument":     {`[{"name": "a", "cni-args": {"a": ` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}}]`, `networks[0]: want at most 32 objects and arrays within each other`},
+		"no object":         {`[null]`, `networks[0]: want one JSON object`},
 		"nested unknown":    {`[{"name": "a", "bandwidth": {"rate": 1}}]`, `networks[0].bandwidth: "rate": unknown key: want ingressRate, ingressBurst, egressRate, egressBurst`},
 		"wrong type":        {`[{"name": "a", "mtu": "big"}]`, `networks[0].mtu: is a JSON string, want number`},
 		"IP":                {`[{"name": "a", "ips": ["10.0.0.1", "10.0"]}]`, `networks[0].ips[1]: "10.0": want an IP address with or without prefix length, as in 10.1.0.9/24`},

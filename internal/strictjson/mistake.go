@@ -67,12 +67,21 @@ func (t Text) Check(f Form) ([]*Mistake, error) {
 type checker struct {
 	form     Form
 	mistakes []*Mistake
+	// depth is how many objects and arrays are around the one that is examined.
+	depth int
 }
+
+// maxDepth bounds them: each is read by all that are around it.
+const maxDepth = 32
 
 func (c *checker) value(t Text, into reflect.Type, of string) error {
 	if len(t.Data) == 0 {
 		return nil
 	}
+	if c.depth++; c.depth > maxDepth {
+		return fmt.Errorf("want at most %d objects and arrays within each other", maxDepth)
+	}
+	defer func() { c.depth-- }()
 	switch t.Data[0] {
 	case '{':
 		return c.object(t, into, of)

@@ -51,6 +51,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s\ngot  %v\nwant %s", text, got, want)
 		}
 	}
+	for n, want := range map[int]bool{maxDepth: true, maxDepth + 1: false} {
+		text := `{"raw": ` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}"
+		if _, err := (Text{Path: "f", Line: 1, Data: json.RawMessage(text)}).Check(Form{Of: "it", Into: &outer{}}); (err == nil) != want {
+			t.Errorf("%d arrays within each other: %v", n, err)
+		}
+	}
 	for _, text := range []string{"", "null", "[]", "1", "{", `{"a"`, `{"a": }`, `{"a": 1,}`, `{} {}`, `{}x`} {
 		if _, err := (Text{Path: "f", Line: 1, Data: json.RawMessage(text)}).Check(Form{Of: "it", Into: &outer{}}); err == nil {
 			t.Errorf("%q is accepted", text)

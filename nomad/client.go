@@ -139,13 +139,16 @@ func (c *Client) nodeID(ctx context.Context) (string, error) {
 }
 
 // AllocDir returns what has the directories of the allocations of this host. Empty in development mode, where it is a temporary
-// directory. The Nomad agent is asked once. One that does not answer within 3 s is an error.
+// directory. The Nomad agent is asked once. One that does not answer within 3 s is an error, and so is one that is a server alone.
 func (c *Client) AllocDir(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout) // who waits for the lock
 	defer cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	self, err := c.readSelf(ctx)
+	if err == nil && !self.Config.Client.Enabled {
+		c.self, err = nil, fmt.Errorf("the nomad agent at %s %w: want the address of this host's client", c.api.Address(), errNoClient)
+	}
 	if err != nil {
 		return "", fmt.Errorf("read alloc_dir of the client from nomad: %w", err)
 	}

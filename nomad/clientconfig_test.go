@@ -5,6 +5,7 @@ package nomad
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -56,14 +57,18 @@ func TestAllocDir(t *testing.T) {
 	if dir, err := c.AllocDir(t.Context()); dir != "" || !IsDenied(err) || !strings.Contains(err.Error(), "alloc_dir") {
 		t.Errorf("denied: %q, %v", dir, err)
 	}
+	s.answers["/v1/agent/self"] = configOf("/server", false, "")
+	if dir, err := c.AllocDir(t.Context()); dir != "" || !errors.Is(err, errNoClient) {
+		t.Errorf("a server: %q, %v", dir, err)
+	}
 	s.answers["/v1/agent/self"] = configOf("/data", true, "")
 	for range 2 {
 		if dir, err := c.AllocDir(t.Context()); dir != "/data/alloc" || err != nil {
 			t.Errorf("%q, %v", dir, err)
 		}
 	}
-	if len(s.tokens) != 2 || s.tokens[1] != "secret" {
-		t.Errorf("requests with the tokens %q, want two", s.tokens)
+	if len(s.tokens) != 3 || s.tokens[2] != "secret" {
+		t.Errorf("requests with the tokens %q, want three", s.tokens)
 	}
 }
 

@@ -6,6 +6,9 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/nomad"
@@ -39,10 +42,34 @@ func (d *Doctor) unreadJobs(r *Report, c *cniconf.Catalog) {
 	}
 }
 
+// unlisted reports conflists of allocnet-cni that lack a directory in which this host has networks, as those that are older than it: no job
+// gets these networks, and rules of that directory hold for none.
+func (d *Doctor) unlisted(r *Report, c *cniconf.Catalog) {
+	for _, own := range c.Networks {
+		conf, found := ownConf(own)
+		if !found || conf.ConfDir == "" {
+			continue
+		}
+		var dirs, names []string
+		for _, dir := range filepath.SplitList(conf.ConfDir) {
+			dirs = append(dirs, filepath.Clean(dir))
+		}
+		for _, n := range c.Networks {
+			if !n.IsOwn() && !slices.Contains(dirs, filepath.Dir(n.Path)) {
+				names = append(names, n.Name)
+			}
+		}
+		if len(names) > 0 {
+			r.addWarning(own.Path, fmt.Sprintf("its confDir is %s: jobs with mode = \"cni/%s\" do not have the networks of other directories, nor their rules: %s", conf.ConfDir, own.Name, strings.Join(names, ", ")),
+				"run allocnet conf generate again, or add the directory to confDir")
+		}
+	}
+}
+
 // ownPluginConf has the keys of a plugin configuration of allocnet-cni that are examined.
 type ownPluginConf struct {
-	Type, Identity string
-	Agent          struct{ JobNetworks bool }
+	Type, Identity, ConfDir string
+	Agent                   struct{ JobNetworks bool }
 }
 
 // ownConf returns the plugin configuration of allocnet-cni in a conflist.

@@ -32,6 +32,19 @@ func TestUnreadJobs(t *testing.T) {
 	}
 }
 
+// TestUnlisted: a conflist has the directories in which the host has networks.
+func TestUnlisted(t *testing.T) {
+	own, nomad := t.TempDir(), t.TempDir()
+	writeConflist(t, own, "ruled", `"type": "bridge"`)
+	writeConflist(t, nomad, "web", `"type": "bridge"`)
+	for name, dirs := range map[string]string{"old": nomad, "new": own + "/:" + nomad, "default": ""} {
+		writeConflist(t, nomad, name, `"type": "allocnet-cni", "confDir": "`+dirs+`"`)
+	}
+	r := &Report{}
+	(&Doctor{ConfDirs: []string{own, nomad}, PolicyFile: filepath.Join(own, "none")}).networks(r)
+	requireProblems(t, r, "warning "+nomad+"/old.conflist: its confDir is "+nomad+`: jobs with mode = "cni/old" do not have the networks of other directories, nor their rules: ruled`)
+}
+
 // writeConflist writes a conflist with one plugin.
 func writeConflist(t *testing.T, dir, name, keys string) {
 	t.Helper()

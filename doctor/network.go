@@ -72,6 +72,7 @@ func (d *Doctor) networks(r *Report) []network {
 	d.unread(r, catalog)
 	d.forgeable(r, catalog)
 	d.unreadJobs(r, catalog)
+	d.unlisted(r, catalog)
 	var networks []network
 	for _, n := range catalog.Networks {
 		networks = append(networks, describe(n))

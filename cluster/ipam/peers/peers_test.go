@@ -310,6 +310,28 @@ func TestRestoredElsewhere(t *testing.T) {
 	}
 }
 
+// TestRestoredUnnoticed: servers that were restored between two listings have counted on past the last one: what is older there than what is
+// known is what was restored.
+func TestRestoredUnnoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &testStore{}
+		p := peers.New(peers.Options{Config: config(t), Open: func() (ipam.Store, ipam.Host, error) { return store, host("a"), nil }})
+		old := blocksOf(t, 2, endpoint("192.0.2.2"))
+		putBlock(t, store, old[1])
+		putBlock(t, store, old[0])
+		mustNext(t, p)
+		store = &testStore{}
+		now := blocksOf(t, 4, endpoint("192.0.2.3"))
+		for _, c := range now {
+			putBlock(t, store, c)
+		}
+		want := "10.0.0.0/28 at 192.0.2.3, 10.0.0.16/28 at 192.0.2.3, 10.0.0.32/28 at 192.0.2.3, 10.0.0.48/28 at 192.0.2.3"
+		if got := remotes(mustNext(t, p)); got != want {
+			t.Errorf("blocks %s, want %s", got, want)
+		}
+	})
+}
+
 // TestAfterOutage: a store that answers again, with nothing changed, is read at once, and once.
 func TestAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

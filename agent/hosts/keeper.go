@@ -132,7 +132,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	if version == k.version && maps.Equal(indexes, k.indexes) && !isToTry {
 		return nil
 	}
-	k.indexes = indexes
+	k.indexes, k.version = indexes, "" // until all is done
 	if k.allocDir, err = k.c.AllocDir(ctx); err != nil || k.allocDir == "" {
 		return err
 	}

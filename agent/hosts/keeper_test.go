@@ -353,6 +353,21 @@ func TestNoAnswerYet(t *testing.T) {
 	h.require(map[string]string{"b-1": "10.0.0.3 web-1.net"})
 }
 
+// TestFailedRound: what a round has not done for an error is done by the next one, also where only the number of an allocation has changed.
+func TestFailedRound(t *testing.T) {
+	h := newHost(t)
+	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
+	h.require(map[string]string{"a-0": "10.0.0.2 web-0.net"})
+	h.indexes = map[string]int{"a-0": 7}
+	allocDir := h.c.AllocDir
+	h.c.AllocDir = func(context.Context) (string, error) { return "", errors.New("no answer") }
+	if err := h.look(t.Context()); err == nil {
+		t.Error("a failure is not told")
+	}
+	h.c.AllocDir = allocDir
+	h.require(map[string]string{"a-0": "10.0.0.2 web-7.net"})
+}
+
 // TestTold: the files with the attachments of an allocation follow its addresses, and none is made where nothing has written one, or for
 // what has ended.
 func TestTold(t *testing.T) {

@@ -22,8 +22,8 @@ type Comparison struct {
 	members []filter.Member
 	// inside are the attachments that are kept apart in the namespaces of their allocations, by these.
 	inside map[string][]string
-	// made is what Make does.
-	made func() (failures, error)
+	// complete is what Make does.
+	complete func() (failures, error)
 }
 
 // Compare begins a comparison.
@@ -84,9 +84,9 @@ func (c *Comparison) Lacks(ctx context.Context) (map[string][]string, error) {
 
 // Make has the host get all of it, at the first call. The error is that of the host, or of the namespace of an allocation.
 func (c *Comparison) Make(ctx context.Context, id string) error {
-	if c.made == nil {
-		c.made = sync.OnceValues(func() (failures, error) { return c.applyInside(ctx) })
+	if c.complete == nil {
+		c.complete = sync.OnceValues(func() (failures, error) { return c.applyInside(ctx) })
 	}
-	failed, err := c.made()
+	failed, err := c.complete()
 	return errors.Join(err, failed.of(id))
 }

@@ -124,7 +124,7 @@ func (h host) tellInside(ctx context.Context, id string) error {
 }
 
 // refreshInside does so where rules and levels are as they were, perhaps of the one allocation alone, and else applies all.
-func (h host) refreshInside(ctx context.Context, id string, alone bool) error {
+func (h host) refreshInside(ctx context.Context, id string, single bool) error {
 	unlock, err := h.store.Isolation().Lock(ctx)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (h host) refreshInside(ctx context.Context, id string, alone bool) error {
 		return errors.Join(err, failed.of(id))
 	}
 	return h.eachInside(ctx, w, nil, func(n *namespace, ns filter.Namespace, s filter.Inside) error {
-		if alone && !n.isOf(id) {
+		if single && !n.isOf(id) {
 			return nil
 		}
 		return h.config.Filter.ApplyInside(ctx, ns, s)

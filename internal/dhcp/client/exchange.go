@@ -41,11 +41,14 @@ func (e *SilenceError) Error() string {
 // Kind is that of package errdefs.
 func (*SilenceError) Kind() errdefs.Kind { return errdefs.Unavailable }
 
-// maxHeard bounds what is told of answers.
-const maxHeard = 4
+// maxHeard is how many answers are told, and maxText the length of what is told of one: others write it.
+const (
+	maxHeard = 4
+	maxText  = 300
+)
 
 func (e *SilenceError) note(from netip.Addr, err error) {
-	text := fmt.Sprintf("%s: %v", from, err)
+	text := fmt.Sprintf("%s: %.*v", from, maxText, err)
 	if len(e.Heard) < maxHeard && !slices.Contains(e.Heard, text) {
 		e.Heard = append(e.Heard, text)
 	}

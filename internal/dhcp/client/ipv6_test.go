@@ -222,6 +222,20 @@ func TestWrongAnswersIPv6(t *testing.T) {
 	}
 }
 
+// TestLongAnswerIPv6: what an error tells of an answer is short, however long that is.
+func TestLongAnswerIPv6(t *testing.T) {
+	l, _, err := acquire6(t, &server6{answers: always6()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := func(r *answer6) {
+		r.m.UpdateOption(dhcpv6.OptServerID(&dhcpv6.DUIDOpaque{Type: 9, Data: make([]byte, 1200)}))
+	}
+	if _, err := clientOf6(&server6{answers: always6(long)}).Renew(t.Context(), l); err == nil || len(err.Error()) > 500 || !strings.Contains(err.Error(), "the server identifier is 0009") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestTimesIPv6 that contradict each other, or that are left to the client, are those of RFC 8415.
 func TestTimesIPv6(t *testing.T) {
 	for _, test := range []struct {

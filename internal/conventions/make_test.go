@@ -24,7 +24,7 @@ func runMake(t *testing.T, file string, programs map[string]string) (build strin
 	read(t, "../../GNUmakefile") // a change of it invalidates the cached result
 	cmd := exec.Command("make", "BUILD="+build, filepath.Join(build, file))
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MAKEFLAGS=") // not those of the make that runs tests
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	return build, err

@@ -66,13 +66,22 @@ func (t *table) bringElements(b *netfilter.Batch, s *set, l *listing) {
 			gone = append(gone, e)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.elements)) {
-		if e := s.elements[id]; l.lacksElement(s.Name, e) {
+	for _, e := range sorted(s.elements) {
+		if l.lacksElement(s.Name, e) {
 			made = append(made, e)
 		}
 	}
 	b.DeleteElements(&t.Table, s.Name, gone)
 	b.AddElements(&t.Table, s.Name, made)
+}
+
+// sorted are elements in the order in which the kernel takes them.
+func sorted(elements map[string]netfilter.Element) []netfilter.Element {
+	all := make([]netfilter.Element, 0, len(elements))
+	for _, id := range slices.Sorted(maps.Keys(elements)) {
+		all = append(all, elements[id])
+	}
+	return all
 }
 
 // removeRest removes what does not have to be there: first what leads to it.
@@ -101,7 +110,7 @@ const versionPrefix = "version-"
 
 // seal adds the chain of the version, when all is there that does not depend on rules.
 func (t *table) seal() *table {
-	var text []byte
+	text := appendText(nil, slices.Sorted(maps.Keys(t.sets))...)
 	for _, name := range t.chainNames() {
 		c := t.chains[name]
 		text = appendText(text, name, c.Comment)

@@ -71,7 +71,7 @@ func (t *table) lacking(l *listing) (all []string) {
 		}
 	}
 	for _, set := range slices.Sorted(maps.Keys(t.sets)) {
-		isMissing := l.sets[set] == nil
+		isMissing := l.sets[set] == nil || set == kindsSet && l.lacksNote(notesIn(slices.Collect(maps.Values(l.sets[set]))))
 		for _, e := range t.sets[set].elements {
 			isMissing = isMissing || e.Comment == "" && l.lacksElement(set, e)
 		}

@@ -86,7 +86,8 @@ func (Kernel) Add(ctx context.Context, rules isolation.Rules, m Member) error {
 
 // add adds the elements of an attachment to tables that have everything else for it.
 func add(s *netfilter.Socket, r *ruleset, m *Member) error {
-	all, isReady, err := r.ready(s, m)
+	k := r.kindOf(&m.Member)
+	all, isReady, err := r.ready(s, m, k)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func add(s *netfilter.Socket, r *ruleset, m *Member) error {
 	if err != nil {
 		return err
 	}
-	if m.isApart(r.kindOf(&m.Member)) && !isRouted(m.Bridge) { // the last one of its bridge has gone meanwhile
+	if m.isApart(k) && !isRouted(m.Bridge) { // the last one of its bridge has gone meanwhile
 		return errOutdated
 	}
 	return nil
@@ -120,16 +121,16 @@ func (f Kernel) Complete(ctx context.Context, rules isolation.Rules, m Member, s
 		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing is left to send
-	r := prepare(rules, true)
-	if _, isReady, err := r.ready(s, &m); err != nil || !isReady || addFirst(s, r, &m, state) != nil {
+	r := prepare(rules, false)
+	k := r.kindOf(&m.Member)
+	if _, isReady, err := r.ready(s, &m, k); err != nil || !isReady || addFirst(s, r, &m, k) != nil {
 		return f.Apply(ctx, state)
 	}
 	return answerFor(&m)
 }
 
 // ready returns the elements of an attachment, and whether they can be added: the tables are complete for the rules, and no other one has them.
-func (r *ruleset) ready(s *netfilter.Socket, m *Member) (all []placed, isReady bool, err error) {
-	k := r.kindOf(&m.Member)
+func (r *ruleset) ready(s *netfilter.Socket, m *Member, k *kind) (all []placed, isReady bool, err error) {
 	if m.isApart(k) && !isRouted(m.Bridge) { // the first one that is apart makes that of its bridge
 		return nil, false, nil
 	}

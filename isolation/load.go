@@ -78,7 +78,7 @@ type egressBlock struct {
 	From  *selectorBlock `hcl:"from,block"`
 	To    *selectorBlock `hcl:"to,block"`
 	Ports hcl.Expression `hcl:"ports,optional"`
-	DNS   bool           `hcl:"dns,optional"`
+	DNS   hcl.Expression `hcl:"dns,optional"`
 }
 
 // parse reads a text by its parts, and with a mistake as a whole, for the error.
@@ -133,19 +133,21 @@ func (v *values) rules(body hcl.Body) (all []rule) {
 	for _, b := range v.Labelled(body, "allow", "egress") {
 		v.name(b)
 		if b.Type == "allow" {
-			a := v.allow(b)
+			var read allowBlock
+			v.Decode(b.Body, &read)
+			a := v.allow(b, &read)
 			all = append(all, rule{allow: &a})
 		} else {
-			e := v.egress(b)
+			var read egressBlock
+			v.Decode(b.Body, &read)
+			e := v.egress(b, &read)
 			all = append(all, rule{egress: &e})
 		}
 	}
 	return all
 }
 
-func (v *values) allow(b *hcl.Block) Allow {
-	var read allowBlock
-	v.Decode(b.Body, &read)
+func (v *values) allow(b *hcl.Block, read *allowBlock) Allow {
 	v.require(b, "from", read.From)
 	v.require(b, "to", read.To)
 	a := Allow{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports)}
@@ -157,11 +159,10 @@ func (v *values) allow(b *hcl.Block) Allow {
 }
 
 // egress reads a rule that has a destination, or dns, or neither: then nothing is reached.
-func (v *values) egress(b *hcl.Block) Egress {
-	var read egressBlock
-	v.Decode(b.Body, &read)
+func (v *values) egress(b *hcl.Block, read *egressBlock) Egress {
 	v.require(b, "from", read.From)
-	e := Egress{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports), read.DNS}
+	dns, _ := hclfile.Read[bool](&v.Values, read.DNS)
+	e := Egress{b.Labels[0], b.DefRange.Start.Line, v.selector(read.From), v.selector(read.To), v.ports(read.Ports), dns}
 	v.refuseHost(read.From, e.From, "want attachments, by namespace, job, group or network: rules egress limit nothing else")
 	v.refuseHost(read.To, e.To, "want it in from of a rule allow: what goes to the host is selected by cidrs")
 	if len(e.From.CIDRs) > 0 {

@@ -112,6 +112,13 @@ func partsOf(text string) iter.Seq[string] {
 }
 
 func readPart(file, part string) ([]rule, bool) {
+	if rules, ok := readPlain(part); ok {
+		return rules, true
+	}
+	return readHCL(file, part)
+}
+
+func readHCL(file, part string) ([]rule, bool) {
 	body, err := hclfile.Parse(file, []byte(part))
 	if err != nil {
 		return nil, false

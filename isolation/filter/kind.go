@@ -65,22 +65,22 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, k *kind) error {
 			return unix.ENOENT
 		}
 		r.expect(b)
-		t := newTable(inetTable.Family, "")
-		t.there = there
-		t.formOf(r, m, k)
-		if about := k.selectorsOf(t.isNew); len(about) > 0 {
+		d := between(newTable(inetTable.Family, ""), there)
+		d.there = there
+		d.formOf(r, m, k)
+		if about := k.selectorsOf(d.isNew); len(about) > 0 {
 			noted, err := s.Elements(inetTable, kindsSet)
 			if err == nil {
-				err = t.follow(r, about, notesIn(noted))
+				err = d.follow(r, about, notesIn(noted))
 			}
 			if err != nil {
 				return err
 			}
 		}
-		t.bringForm(b, there)
-		for _, set := range slices.Sorted(maps.Keys(t.sets)) {
-			if t.isNew(set) || set == kindsSet {
-				b.AddElements(inetTable, set, sorted(t.sets[set].elements))
+		d.bringForm(b)
+		for _, set := range slices.Sorted(maps.Keys(d.table.sets)) {
+			if d.isNew(set) || set == kindsSet {
+				b.AddElements(inetTable, set, sorted(d.table.sets[set].elements))
 			}
 		}
 		for _, p := range elementsOf(m, k, ofBridges[m.Bridge]) {
@@ -91,29 +91,31 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, k *kind) error {
 }
 
 // isNew tells whether a set is not there yet.
-func (t *table) isNew(set string) bool { return t.sets[set] != nil && t.there.sets[set] == nil }
+func (d difference) isNew(set string) bool {
+	return d.table.sets[set] != nil && d.listing.sets[set] == nil
+}
 
 // formOf makes the sets and chains of the kind of an attachment that are not there.
-func (t *table) formOf(r *ruleset, m *Member, k *kind) {
-	isMissing := func(chain string) bool { return chain != "" && !hasChain(t.there, chain) }
-	t.set(netfilter.KeySet{Name: kindsSet, Key: linkSet})
-	t.setsOf(k.sets)
-	if network := networkSets(m.Network); m.Level == isolation.Network && (isMissing(network) || t.there.sets[network+"-links"] == nil) {
-		t.networkChain(m.Network)
+func (d difference) formOf(r *ruleset, m *Member, k *kind) {
+	isMissing := func(chain string) bool { return chain != "" && !hasChain(d.listing, chain) }
+	d.set(netfilter.KeySet{Name: kindsSet, Key: linkSet})
+	d.setsOf(k.sets)
+	if network := networkSets(m.Network); m.Level == isolation.Network && (isMissing(network) || d.listing.sets[network+"-links"] == nil) {
+		d.networkChain(m.Network)
 	}
 	if isMissing(narrowClass(narrowedFrom, m.Egress)) {
-		t.narrowChain(narrowedFrom, m.Egress, ofDestination)
+		d.narrowChain(narrowedFrom, m.Egress, ofDestination)
 	}
 	if isMissing(narrowClass(narrowedTo, m.Ingress)) {
-		t.narrowChain(narrowedTo, m.Ingress, ofSource)
+		d.narrowChain(narrowedTo, m.Ingress, ofSource)
 	}
 	if isMissing(k.allow.chain) {
-		t.allowChain(r, k.allow)
-		t.note(k.allow, k.names)
+		d.allowChain(r, k.allow)
+		d.note(k.allow, k.names)
 	}
 	if isMissing(k.egress.chain) {
-		t.egressChain(r, k.egress)
-		t.note(k.egress, k.names)
+		d.egressChain(r, k.egress)
+		d.note(k.egress, k.names)
 	}
 }
 
@@ -128,8 +130,8 @@ func (k *kind) selectorsOf(isWanted func(set string) bool) (all []*isolation.Sel
 }
 
 // follow makes the lines that are about new sets, in the chains that there are of others. What has been noted for a chain has to be of a kind that has it.
-func (t *table) follow(r *ruleset, about []*isolation.Selector, noted map[string]*names) error {
-	if t.there.lacksNote(noted) {
+func (d difference) follow(r *ruleset, about []*isolation.Selector, noted map[string]*names) error {
+	if d.lacksNote(noted) {
 		return unix.ENOENT
 	}
 	allow, egress := r.matchedBy(about)
@@ -144,9 +146,9 @@ func (t *table) follow(r *ruleset, about []*isolation.Selector, noted map[string
 		}
 		switch k := r.kindOf(&m); chain {
 		case k.allow.chain:
-			t.allowChain(r, k.allow)
+			d.allowChain(r, k.allow)
 		case k.egress.chain:
-			t.egressChain(r, k.egress)
+			d.egressChain(r, k.egress)
 		default:
 			return unix.ENOENT
 		}
@@ -156,7 +158,7 @@ func (t *table) follow(r *ruleset, about []*isolation.Selector, noted map[string
 	}
 	for _, c := range r.reached() {
 		if slices.ContainsFunc(c.rules, func(i int) bool { return slices.Contains(allow, i) }) {
-			t.allowChain(r, c)
+			d.allowChain(r, c)
 		}
 	}
 	return nil

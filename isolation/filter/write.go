@@ -37,7 +37,7 @@ func (Kernel) Guard(ctx context.Context, id, end, bridgeName string) error {
 					return errors.Join(err, errOutdated)
 				}
 			}
-			t.bring(b, nil)
+			between(t, nil).bring(b)
 		}
 		b.AddTable(&t.Table) // one that is dormant wakes
 		for _, set := range []string{guarded, forged} {
@@ -192,7 +192,7 @@ func (Kernel) Apply(ctx context.Context, state Source) error {
 		for _, f := range families {
 			switch {
 			case h.tables != nil:
-				h.tables[f].bring(b, found[f])
+				between(h.tables[f], found[f]).bring(b)
 			case found[f] != nil:
 				b.DeleteTable(&netfilter.Table{Family: f, Name: name})
 			}

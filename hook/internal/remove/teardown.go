@@ -316,9 +316,23 @@ func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, pa
 	case err != nil:
 		return c, o.Failure("detach", *a, a.Attempts, err)
 	case c.Changes == nil:
-		return c, forgetDetached(o, *a, c.List, is)
+		return c, forgetIsolated(ctx, o, *a, func() error { return forgetDetached(o, *a, c.List, is) })
 	}
 	return c, nil
+}
+
+// forgetIsolated calls forget, which deletes the record of an attachment that has been removed. While plugins or forced cleanup did that, another process may have
+// told namespaces of all that was on record.
+func forgetIsolated(ctx context.Context, o *operation.Operation, a state.Attachment, forget func() error) error {
+	release, err := isolate.Hold(ctx, o)
+	if err != nil {
+		return o.Failure("detach", a, a.Attempts, err)
+	}
+	defer release()
+	if err := isolate.Forget(ctx, o, a); err != nil {
+		return o.Failure("detach", a, a.Attempts, err)
+	}
+	return forget()
 }
 
 // suspects returns the attachments whose DEL failed, those whose interface was gone before, and those whose plugins
@@ -347,7 +361,8 @@ func removeLeftovers(ctx context.Context, o *operation.Operation, suspects []sta
 		return markPending(o, suspects, err)
 	}
 	for _, s := range suspects {
-		if err := o.Lock.Delete(s.Attachment.Interface); err != nil {
+		forget := func() error { return o.Lock.Delete(s.Attachment.Interface) }
+		if err := forgetIsolated(ctx, o, s.Attachment, forget); err != nil {
 			return err
 		}
 	}

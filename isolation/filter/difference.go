@@ -56,7 +56,7 @@ func (d difference) bringForm(b *netfilter.Batch) {
 		}
 	}
 	for _, c := range changed {
-		b.SetChain(&d.Table, c)
+		b.SetRules(&d.Table, c)
 	}
 }
 

@@ -71,7 +71,7 @@ func (Kernel) Add(ctx context.Context, rules isolation.Rules, m Member) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
+	defer s.CloseLater()
 	needed := State{rules, []Member{m}}
 	if !needed.isNeeded() {
 		if has, err := s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, "forward"); err != nil || !has {
@@ -120,7 +120,7 @@ func (f Kernel) Complete(ctx context.Context, rules isolation.Rules, m Member, s
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
+	defer s.CloseLater()
 	r := prepare(rules, false)
 	k := r.kindOf(&m.Member)
 	if _, isReady, err := r.ready(s, &m, k); err != nil || !isReady || addFirst(s, r, &m, k) != nil {

@@ -26,7 +26,7 @@ func between(t *table, l *listing) difference { return difference{t, cmp.Or(l, &
 // a packet that is on its way while the kernel changes from the old rules to the new ones looks into sets that have both.
 func (d difference) bring(b *netfilter.Batch) {
 	b.AddTable(&d.Table)
-	if len(d.listing.chains) > 0 && !hasChain(d.listing, d.version) {
+	if d.listing.sets != nil && !hasChain(d.listing, d.version) {
 		b.DeleteTable(&d.Table)
 		b.AddTable(&d.Table)
 		d.listing = &listing{}

@@ -238,7 +238,7 @@ func (Kernel) LacksInside(ctx context.Context, ns Namespace, s Inside) (map[stri
 				return err
 			}
 			d := between(t, l)
-			if all = append(all, d.lacking()...); l != nil {
+			if all = append(all, d.lacking()...); len(d.listing.chains) > 0 {
 				all = append(all, d.lackingElements()...)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/insomniacslk/dhcp/rfc1035label"
 
+	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/internal/dhcp"
 )
 
@@ -37,7 +38,7 @@ func (s *server6) Send(p []byte, hop net.HardwareAddr) error {
 	if hop.String() != "33:33:00:01:00:02" || p[7] != 1 || netip.AddrFrom16([16]byte(p[8:24])) != ownLinkLocal || netip.AddrFrom16([16]byte(p[24:40])) != allServers {
 		return errors.New("a packet that is not from the client to all servers")
 	}
-	if sum := checksumIPv6(p); sum != 0xffff { // with its own checksum
+	if sum := acd.ChecksumIPv6(p); sum != 0 {
 		return errors.New("a wrong checksum")
 	}
 	m, err := dhcpv6.MessageFromBytes(p[ipv6Header+udpHeader:])

@@ -38,7 +38,8 @@ type keeper struct {
 	// now is the time since boot.
 	now func() time.Duration
 
-	limit chan struct{}
+	records state.Kept[state.Record]
+	limit   chan struct{}
 	group sync.WaitGroup
 	mu    sync.Mutex // guards tried and busy
 	// tried is when each lease was last tried to be extended, and busy are those of which that goes on.
@@ -97,11 +98,8 @@ func Keep(ctx context.Context, env *operation.Env) {
 // round begins to extend what is due. The error is that of records that cannot be read: nothing is known of their leases.
 func (k *keeper) round(ctx context.Context) (unread error) {
 	found := map[kept]bool{}
-	for record, err := range k.env.Store.Leases().List(ctx) {
-		if err != nil {
-			unread = errors.Join(unread, err)
-			continue
-		}
+	asItIs := func(record state.Record) (state.Record, bool) { return record, true }
+	unread = k.records.EachLeased(ctx, k.env.Store, asItIs, func(record state.Record) {
 		for _, a := range record.Attachments {
 			for _, l := range a.Leased() {
 				key := kept{record.Allocation.ID, a.Interface, a.Created, l.Family()}
@@ -111,7 +109,7 @@ func (k *keeper) round(ctx context.Context) (unread error) {
 				}
 			}
 		}
-	}
+	})
 	if unread == nil {
 		k.forget(found)
 	}

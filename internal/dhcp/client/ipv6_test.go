@@ -237,12 +237,14 @@ func TestLongAnswerIPv6(t *testing.T) {
 	}
 }
 
-// TestTimesIPv6 that contradict each other, or that are left to the client, are those of RFC 8415.
+// TestTimesIPv6 that contradict each other, or that are left to the client, are those of RFC 8415. The lease is extended after a minute at the
+// earliest.
 func TestTimesIPv6(t *testing.T) {
 	for _, test := range []struct {
 		t1, t2, preferred, renewal, rebinding time.Duration
 	}{
-		{20, 40, 1800, 20, 40}, {40, 20, 1800, 900, 1440}, {0, 0, 1800, 900, 1440}, {20, 7200, 1800, 900, 1440}, {0, 0, 0, 1800, 2880},
+		{90, 120, 1800, 90, 120}, {40, 20, 1800, 900, 1440}, {0, 0, 1800, 900, 1440}, {20, 7200, 1800, 900, 1440}, {0, 0, 0, 1800, 2880},
+		{1, 2, 1800, 60, 1830}, {1, 120, 1800, 60, 120}, {0, 0, 20, 60, 1830}, // the lifetime is an hour
 	} {
 		l, _, err := acquire6(t, &server6{answers: always6(func(r *answer6) {
 			r.ia.T1, r.ia.T2, r.a.PreferredLifetime = test.t1*time.Second, test.t2*time.Second, test.preferred*time.Second

@@ -39,7 +39,7 @@ func enter(n kernel.Namespace, iface string, l dhcp.Lease) error {
 		if err := links.MakeRoom(link, *netns.IPNet(l.Address)); err != nil {
 			return err
 		}
-		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: netns.IPNet(l.Address)}); err != nil {
+		if err := netlink.AddrReplace(link, links.Unsearched(*netns.IPNet(l.Address))); err != nil {
 			return fmt.Errorf("address %s of %s: %w", l.Address, iface, err)
 		}
 		for _, r := range routesOf(l, l.HadDefault) {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/iana"
@@ -54,9 +53,8 @@ func (c *ipv6) leaseOf(m *dhcpv6.Message, from, of netip.Addr) (l dhcp.Lease, er
 	if err := setNamesIPv6(&l, m); err != nil {
 		return l, err
 	}
-	l.ClientID, l.HostName, l.Server = c.ClientID, c.HostName, from
-	l.Clock, l.Acquired = dhcp.Span(dhcp.Now()), time.Now().UTC().Truncate(time.Second)
-	return l, nil
+	l.Server = from
+	return c.ofClient(l, nil), nil
 }
 
 // refusal returns the status of a message, an association or an address as an error; nil if there is none.

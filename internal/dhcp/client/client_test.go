@@ -89,7 +89,13 @@ func always(changes ...dhcpv4.Modifier) func(*dhcpv4.DHCPv4) []*dhcpv4.DHCPv4 {
 	return func(m *dhcpv4.DHCPv4) []*dhcpv4.DHCPv4 { return []*dhcpv4.DHCPv4{reply(m, changes...)} }
 }
 
-func clientOf(s *server) *ipv4 { return &ipv4{Identity{"c/lan/net0", "web"}, s, own} }
+func clientOf(s *server) *ipv4 { return &ipv4{commonOf(s), own} }
+
+// commonOf has a link on which no other interface has an address.
+func commonOf(l link) client {
+	free := func(context.Context, netip.Addr, time.Duration) (bool, error) { return false, nil }
+	return client{Identity{ClientID: "c/lan/net0", HostName: "web"}, l, free}
+}
 
 func acquire(t *testing.T, s *server) (dhcp.Lease, []dhcp.Lease, error) {
 	t.Helper()

@@ -104,7 +104,7 @@ func always6(changes ...func(*answer6)) func(*dhcpv6.Message) []*dhcpv6.Message 
 	return func(m *dhcpv6.Message) []*dhcpv6.Message { return []*dhcpv6.Message{reply6(m, changes...)} }
 }
 
-func clientOf6(s *server6) *ipv6 { return &ipv6{Identity{"c/lan/net0", "web"}, s, ownLinkLocal} }
+func clientOf6(s *server6) *ipv6 { return &ipv6{commonOf(s), ownLinkLocal} }
 
 func acquire6(t *testing.T, s *server6) (dhcp.Lease, []dhcp.Lease, error) {
 	t.Helper()
@@ -160,7 +160,7 @@ func TestAcquireIPv6(t *testing.T) {
 	if again, _ := clientOf6(s).identify(); !again.Equal(s.seen[0].Options.ClientID()) {
 		t.Errorf("the same client is %s then", again)
 	}
-	other := &ipv6{Identity: Identity{ClientID: "d/lan/net0"}}
+	other := &ipv6{client: client{Identity: Identity{ClientID: "d/lan/net0"}}}
 	if id, _ := other.identify(); id.Equal(s.seen[0].Options.ClientID()) {
 		t.Errorf("another client is %s, too", id)
 	}

@@ -41,8 +41,8 @@ type keeper struct {
 
 	records state.Kept[state.Record]
 	limit   chan struct{}
-	group sync.WaitGroup
-	mu    sync.Mutex // guards tried and busy
+	group   sync.WaitGroup
+	mu      sync.Mutex // guards tried and busy
 	// tried is when each lease was last tried to be extended, and busy are those of which that goes on.
 	tried map[kept]time.Duration
 	busy  map[kept]bool

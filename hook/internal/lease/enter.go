@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/inprocess/ipam"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
@@ -46,6 +47,9 @@ func enter(n kernel.Namespace, iface string, l dhcp.Lease) error {
 			if err := netlink.RouteReplace(routeOf(link, r)); err != nil {
 				return fmt.Errorf("route to %s via %s of %s: %w", r.Dst.String(), r.GW, iface, err)
 			}
+		}
+		if l.Former != nil && (l.Former.Lost || l.Former.Address != l.Address) {
+			_ = acd.Announce(iface, []netip.Addr{l.Address.Addr()}) // without it, hosts that know who had the address find out by themselves
 		}
 		return nil
 	})

@@ -53,7 +53,7 @@ const defaultMTU = 1500
 func (d *Doctor) networks(r *Report) []network {
 	catalog, err := cniconf.Load(d.ConfDirs...)
 	if err != nil {
-		dirs := strings.Join(d.ConfDirs, " ")
+		dirs := strings.Join(cniconf.Present(d.ConfDirs), " ")
 		r.addError(dirs, err.Error(), "mkdir -p "+dirs+", and put network configurations there")
 		return nil
 	}

@@ -33,7 +33,7 @@ import (
 // every field has a default.
 type Config struct {
 	// ConfDirs hold the network configurations; the first that has a name wins.
-	// Default: cniconf.DefaultDir.
+	// Default: cniconf.DefaultDirs.
 	ConfDirs []string
 	// Catalog returns the networks that can be attached now. Default: those of ConfDirs, as
 	// they are on disk.

@@ -44,6 +44,9 @@ type Config struct {
 	// MaxBlocks limits the blocks of each family that a host claims, so that one host does not
 	// take the whole pool. 0: 20.
 	MaxBlocks int
+	// PublishedOnly: no network of this host has attachments with addresses of the pool. They are published on interfaces of hosts,
+	// so this host needs no block. It is found in the networks, and not in the pool's own configuration.
+	PublishedOnly bool
 	// Routes and DNS are for the results of attachments.
 	Routes []*types.Route
 	DNS    types.DNS
@@ -96,6 +99,14 @@ func (c *Config) Families() []Family {
 		}
 	}
 	return all
+}
+
+// BlockFamilies are the families of which this host has blocks.
+func (c *Config) BlockFamilies() []Family {
+	if c.PublishedOnly {
+		return nil
+	}
+	return c.Families()
 }
 
 // rangeOf returns the range that an address belongs to. A reserved one may be beside the start

@@ -84,7 +84,7 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 		}
 		u.Blocks = append(u.Blocks, BlockUsage{r.Block, string(r.State), c})
 	}
-	for _, f := range p.o.Config.Families() {
+	for _, f := range p.o.Config.BlockFamilies() {
 		u.Families = append(u.Families, u.sum(f))
 	}
 	if u.Conflicts, err = p.conflicts.read(); err != nil {

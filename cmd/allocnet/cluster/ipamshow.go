@@ -161,7 +161,7 @@ func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	ctx, stop := context.WithTimeout(ctx, storeTimeout)
 	defer stop()
 	c := a.config
-	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Mode: c.Mode.String(), VXLAN: c.VXLAN, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
+	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Mode: c.Mode.String(), VXLAN: c.VXLAN, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
 	local, stopLocal := context.WithTimeoutCause(ctx, lockTimeout, fmt.Errorf("another process has its lock for more than %s", lockTimeout))
 	defer stopLocal()
 	usage, err := a.pool.Usage(local)
@@ -211,7 +211,7 @@ func (b *blockJSON) use(u pool.BlockUsage) {
 }
 
 func (p *poolJSON) addFamilies(c *ipam.Config, usage pool.Usage) {
-	for _, family := range c.Families() {
+	for _, family := range c.BlockFamilies() {
 		f := familyJSON{Family: family, Blocks: c.Slots(family).Count()}
 		for _, b := range p.Blocks {
 			if ipam.FamilyOf(b.Block.Addr()) == family {

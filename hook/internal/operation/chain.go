@@ -90,11 +90,11 @@ func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, add
 	return o.Config.Processes(o.Hold, log), nil
 }
 
-// NetworkChain returns libcni set up to execute a verb for a network as a whole: plugins,
+// NetworkChain returns libcni set up to execute a verb for a network as a whole: in process if its attachments are, and else plugins,
 // where they are installed.
-func (e *Env) NetworkChain(n *cniconf.Network) *Call {
+func (e *Env) NetworkChain(n *cniconf.Network, of state.Executor) *Call {
 	exec, changes := e.Config.Processes(nil, e.Config.Logger), (*plugin.Changes)(nil)
-	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{}, plugin.Seams{}); c != nil {
+	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{Executor: of}, plugin.Seams{}); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.Config.CallTimeout}

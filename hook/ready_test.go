@@ -74,7 +74,8 @@ func TestReadyRouted(t *testing.T) {
 	}
 }
 
-// TestReadyInProcess: plugins that are installed are not asked for a network that they do not attach. Those of before CNI 1.1 know no STATUS.
+// TestReadyInProcess: plugins that are installed are not asked for a network that they do not attach. Those of before CNI 1.1 know no
+// STATUS.
 func TestReadyInProcess(t *testing.T) {
 	conf, plugins := t.TempDir(), t.TempDir()
 	text := `{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "bridge", "bridge": "n0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/24"}]]}}]}`

@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/hook/internal/repair"
-	"github.com/allocnet/allocnet/state"
 )
 
 // Describe is Engine.Details.
@@ -79,11 +78,7 @@ func Ready(ctx context.Context, e *operation.Env, n *cniconf.Network) error {
 	if supported, err := version.GreaterThanOrEqualTo(n.List.CNIVersion, "1.1.0"); err != nil || !supported {
 		return fmt.Errorf("network %q: %w: %s", n.Name, ErrNoStatus, n.List.CNIVersion)
 	}
-	executor := state.InProcess // plugins that are installed, and not executed, may be too old to tell
-	if e.Config.WhyPlugins(n) != nil {
-		executor = state.Plugins
-	}
-	if err := e.NetworkChain(n, executor).CNI.GetStatusNetworkList(ctx, n.List); err != nil {
+	if err := e.NetworkChain(n).CNI.GetStatusNetworkList(ctx, n.List); err != nil {
 		return fmt.Errorf("network %q is not ready: %w", n.Name, err)
 	}
 	return nil

@@ -62,7 +62,7 @@ func (g *collection) gcNetworks(ctx context.Context) error {
 			g.skip(networks[i:], errAttachmentWaits)
 			break
 		}
-		c := g.env.NetworkChain(network, state.Plugins) // they may have attached, too
+		c := g.env.NetworkChain(network)
 		err := c.CNI.GCNetworkList(ctx, network.List, &libcni.GCArgs{ValidAttachments: valid[network.Name]})
 		err = errors.Join(err, operation.Commit(ctx, &g.env.Config, nil, g.env.Config.Logger, c)[0])
 		switch {

@@ -185,8 +185,10 @@ func (p *prober) ports(a *hook.Allocation, n hook.Attachment) (all []*probe) {
 		all = append(all, r)
 		host, err := netip.ParseAddr(m.HostIP)
 		inside, ok := common(n.Addresses, n.Addresses)
-		if err != nil || host.IsUnspecified() {
+		if host = host.Unmap(); err != nil || host.IsUnspecified() {
 			host = p.outwardOf(inside)
+		} else { // the port leads to the address of its family
+			inside, ok = common([]netip.Prefix{netip.PrefixFrom(host, host.BitLen())}, n.Addresses)
 		}
 		switch {
 		case m.Protocol != "tcp":
@@ -200,7 +202,7 @@ func (p *prober) ports(a *hook.Allocation, n hook.Attachment) (all []*probe) {
 			r.skip(by)
 			continue
 		}
-		r.connect = &published{netip.AddrPortFrom(host.Unmap(), uint16(m.HostPort)), netip.AddrPortFrom(inside, uint16(m.ContainerPort))}
+		r.connect = &published{netip.AddrPortFrom(host, uint16(m.HostPort)), netip.AddrPortFrom(inside, uint16(m.ContainerPort))}
 	}
 	return all
 }

@@ -321,6 +321,26 @@ func TestLongFloatingPowerOff(t *testing.T) {
 	f.gone()
 }
 
+// TestLongFloatingPartitioned: a machine that no server reaches keeps the address of its allocation, which has been started elsewhere, and
+// waits there until the machine is back.
+func TestLongFloatingPartitioned(t *testing.T) {
+	f := beginFloating(t)
+	f.start(f.job)
+	_, on := f.running(nil)
+	must(t, on.Unplug())
+	must(t, cluster.Await("the job waits elsewhere", func() error { return f.requireWaiting(on) }))
+	pause(20 * time.Second)
+	if has := f.holders.now(); has != on.Name {
+		t.Errorf("%q has the address, want %s, which the servers do not reach", has, on.Name)
+	}
+	must(t, on.Plug())
+	must(t, lab.AwaitReady())
+	_, now := f.running(nil)
+	f.requireShown(now)
+	must(t, lab.Jobs.Stop(f.job.ID))
+	f.gone()
+}
+
 // requireWaiting is an error unless the job has an allocation on another machine than one, which does not run.
 func (f *floatingScene) requireWaiting(not *cluster.Machine) error {
 	list, err := lab.Jobs.Allocations(f.job.ID)

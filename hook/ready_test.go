@@ -106,4 +106,6 @@ type referenced struct{ config.InProcess }
 
 func (referenced) Supports(*libcni.NetworkConfigList, []string) error { return nil }
 
-func (referenced) Chain(state.Attachment, *remedy.Repair, plugin.Seams) config.Chain { return &inprocess.Chain{} }
+func (referenced) Chain(state.Attachment, *remedy.Repair, plugin.Seams) config.Chain {
+	return &inprocess.Chain{}
+}

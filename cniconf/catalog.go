@@ -36,10 +36,10 @@ func DefaultDirs() []string { return []string{OwnDir, nomadDir} }
 func Present(dirs []string) []string { return present(OwnDir, dirs) }
 
 func present(own string, dirs []string) []string {
-	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool {
-		_, err := os.Stat(dir)
-		return dir == own && errors.Is(err, fs.ErrNotExist)
-	})
+	if _, err := os.Stat(own); !errors.Is(err, fs.ErrNotExist) {
+		return dirs
+	}
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return dir == own })
 }
 
 // NomadDir is of the configuration directories the one that Nomad's client reads, by convention the

@@ -71,6 +71,7 @@ func TestNetworkIsNotCreated(t *testing.T) {
 	sandbox.Run(t, "ip", "address", "add", "10.43.7.1/24", "dev", "lan0")
 	sandbox.Run(t, "ip", "link", "set", "lan0", "up")
 	sandbox.Run(t, "ip", "link", "set", "lan1", "up")
+	h.refuse(2, []string{"create " + cniconf.OwnDir}, "network", "create", "other", "--conf-dir", cniconf.OwnDir)
 	if err := os.MkdirAll(cniconf.OwnDir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -85,6 +85,9 @@ func newNetworkCreate(s *cli.Settings) *cobra.Command {
 
 func (c *creation) run(cmd *cobra.Command, s *cli.Settings) error {
 	dirs := cniconf.Present(s.ConfDirs())
+	if len(dirs) == 0 {
+		return cli.Usage(fmt.Errorf("%w: create %s and put network configurations there", cniconf.ErrNoDir, cniconf.OwnDir))
+	}
 	if !c.dryRun {
 		unlock, err := cniconf.Lock(cmd.Context(), dirs[0])
 		if err != nil {

@@ -116,9 +116,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = cniconf.DefaultDirs()
-	}
+	c.ConfDirs = cniconf.Dirs(c.ConfDirs)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)

@@ -31,6 +31,14 @@ const (
 // DefaultDirs are the configuration directories unless configured: allocnet's own, and that of Nomad clients.
 func DefaultDirs() []string { return []string{OwnDir, nomadDir} }
 
+// Dirs returns the directories that are configured, or the default ones for none.
+func Dirs(configured []string) []string {
+	if len(configured) == 0 {
+		return DefaultDirs()
+	}
+	return configured
+}
+
 // Present returns the directories without OwnDir if this host does not have it. It is made for the first network with rules, maybe after
 // a program has begun that reads the directories.
 func Present(dirs []string) []string { return present(OwnDir, dirs) }

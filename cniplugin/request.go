@@ -111,10 +111,7 @@ func (c *conf) engineConfig() hook.Config {
 
 // catalog returns the delegates and the networks of confDir, which delegates make optional.
 func (c *conf) catalog() (*cniconf.Catalog, error) {
-	dirs := filepath.SplitList(c.ConfDir)
-	if len(dirs) == 0 {
-		dirs = cniconf.DefaultDirs()
-	}
+	dirs := cniconf.Dirs(filepath.SplitList(c.ConfDir))
 	catalog, err := cniconf.Load(dirs...)
 	if errors.Is(err, cniconf.ErrNoDir) && len(c.delegates) > 0 {
 		catalog, err = &cniconf.Catalog{Dirs: dirs}, nil

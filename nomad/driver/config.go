@@ -46,9 +46,7 @@ func (p pluginConfig) apply(c hook.Config) hook.Config {
 	if p.ConfDir != "" {
 		c.ConfDirs = filepath.SplitList(p.ConfDir)
 	}
-	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = cniconf.DefaultDirs()
-	}
+	c.ConfDirs = cniconf.Dirs(c.ConfDirs)
 	c.StateDir = cmp.Or(p.StateDir, c.StateDir)
 	c.Executor = cmp.Or(p.Executor, c.Executor)
 	c.PolicyFile = cmp.Or(p.PolicyFile, c.PolicyFile)

@@ -153,12 +153,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 }
 
 // ConfDirs are the CNI configuration directories, at least one.
-func (s *Settings) ConfDirs() []string {
-	if dirs := filepath.SplitList(s.ConfDir); len(dirs) > 0 {
-		return dirs
-	}
-	return cniconf.DefaultDirs()
-}
+func (s *Settings) ConfDirs() []string { return cniconf.Dirs(filepath.SplitList(s.ConfDir)) }
 
 // NomadConfDir is the directory that Nomad's client reads.
 func (s *Settings) NomadConfDir() string { return cmp.Or(s.NomadDir, cniconf.NomadDir(s.ConfDirs())) }

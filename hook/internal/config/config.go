@@ -106,9 +106,7 @@ type Config struct {
 
 // WithDefaults returns the configuration with the defaults of what it lacks.
 func (c Config) WithDefaults() Config {
-	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = cniconf.DefaultDirs()
-	}
+	c.ConfDirs = cniconf.Dirs(c.ConfDirs)
 	if c.Catalog == nil {
 		dirs := c.ConfDirs
 		c.Catalog = func() (*cniconf.Catalog, error) { return cniconf.Load(dirs...) }

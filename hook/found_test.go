@@ -23,6 +23,62 @@ type file struct {
 	data []byte
 }
 
+// death is where a process dies: at an effect of a call, which is made or not.
+type death struct {
+	at     int
+	effect string
+	made   bool
+}
+
+// dieAtEach has a process die at each of the effects of a call, and then goes on in each way with the host that is left.
+func dieAtEach(t *testing.T, w *world, call func(w *world) error, ways map[string]func(t *testing.T)) {
+	t.Helper()
+	found := w.keep(t)
+	for _, d := range w.deathsOf(t, call) {
+		var dead func(*testing.T)
+		for after, goOn := range ways {
+			exhaustive.Run(t, fmt.Sprintf("%s/%s", d, after), func(t *testing.T) {
+				if dead == nil {
+					found(t)
+					w.killAt(d.at, d.made)
+					_ = call(w) // a dead process returns nothing
+					w.bury()
+					dead = w.keep(t)
+				}
+				dead(t)
+				goOn(t)
+			})
+		}
+	}
+}
+
+func (d death) String() string {
+	when := map[bool]string{false: "before", true: "after"}
+	return fmt.Sprintf("%s %d, %s", when[d.made], d.at, d.effect)
+}
+
+// deathsOf returns the deaths of a call that leave different hosts: before each effect, and after those that something follows
+// that is no effect, as libcni's cache does. A death after another one leaves what one before the next leaves.
+func (w *world) deathsOf(t *testing.T, call func(w *world) error) (deaths []death) {
+	t.Helper()
+	var cached []string // before and after each effect
+	w.killer.onEffect = func() { cached = append(cached, fmt.Sprint(readFiles(t, w.results()))) }
+	if err := call(w); err != nil {
+		t.Fatal(err)
+	}
+	w.killer.onEffect = nil
+	for at, effect := range w.killer.seen {
+		deaths = append(deaths, death{at, effect, false})
+		verb, _, _ := strings.Cut(effect, " ")
+		isCall := slices.Contains([]string{"ADD", "DEL", "CHECK", "GC"}, verb)
+		isLast := at == len(w.killer.seen)-1
+		if !isRecorded(effect) && (isCall || isLast || cached[2*at+1] != cached[2*at+2]) {
+			deaths = append(deaths, death{at, effect, true})
+		}
+	}
+	return deaths
+}
+
 // keep returns what brings the host back to what it is now, for a test and for a new process. What a thousand deaths
 // and all that follows a death have in common is made once so.
 func (w *world) keep(t *testing.T) (restore func(t *testing.T)) {
@@ -129,61 +185,5 @@ func (f *fakeFilter) keep() (restore func()) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.guards, f.members, f.inside, f.rules = maps.Clone(guards), maps.Clone(members), maps.Clone(inside), rules
-	}
-}
-
-// death is where a process dies: at an effect of a call, which is made or not.
-type death struct {
-	at     int
-	effect string
-	made   bool
-}
-
-func (d death) String() string {
-	when := map[bool]string{false: "before", true: "after"}
-	return fmt.Sprintf("%s %d, %s", when[d.made], d.at, d.effect)
-}
-
-// deathsOf returns the deaths of a call that leave different hosts: before each effect, and after those that something follows
-// that is no effect, as libcni's cache does. A death after another one leaves what one before the next leaves.
-func (w *world) deathsOf(t *testing.T, call func(w *world) error) (deaths []death) {
-	t.Helper()
-	var cached []string // before and after each effect
-	w.killer.onEffect = func() { cached = append(cached, fmt.Sprint(readFiles(t, w.results()))) }
-	if err := call(w); err != nil {
-		t.Fatal(err)
-	}
-	w.killer.onEffect = nil
-	for at, effect := range w.killer.seen {
-		deaths = append(deaths, death{at, effect, false})
-		verb, _, _ := strings.Cut(effect, " ")
-		isCall := slices.Contains([]string{"ADD", "DEL", "CHECK", "GC"}, verb)
-		isLast := at == len(w.killer.seen)-1
-		if !isRecorded(effect) && (isCall || isLast || cached[2*at+1] != cached[2*at+2]) {
-			deaths = append(deaths, death{at, effect, true})
-		}
-	}
-	return deaths
-}
-
-// dieAtEach has a process die at each of the effects of a call, and then goes on in each way with the host that is left.
-func dieAtEach(t *testing.T, w *world, call func(w *world) error, ways map[string]func(t *testing.T)) {
-	t.Helper()
-	found := w.keep(t)
-	for _, d := range w.deathsOf(t, call) {
-		var dead func(*testing.T)
-		for after, goOn := range ways {
-			exhaustive.Run(t, fmt.Sprintf("%s/%s", d, after), func(t *testing.T) {
-				if dead == nil {
-					found(t)
-					w.killAt(d.at, d.made)
-					_ = call(w) // a dead process returns nothing
-					w.bury()
-					dead = w.keep(t)
-				}
-				dead(t)
-				goOn(t)
-			})
-		}
 	}
 }

@@ -180,10 +180,12 @@ func (n *fakeNamespace) clone() *fakeNamespace {
 func (f *fakeFilter) keep() (restore func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	guards, members, inside, rules := maps.Clone(f.guards), maps.Clone(f.members), maps.Clone(f.inside), f.rules
+	guards, members, inside, ended := maps.Clone(f.guards), maps.Clone(f.members), maps.Clone(f.inside), slices.Clone(f.ended)
+	rules, refuses, applied := f.rules, f.refuses, f.applied
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.guards, f.members, f.inside, f.rules = maps.Clone(guards), maps.Clone(members), maps.Clone(inside), rules
+		f.guards, f.members, f.inside, f.ended = maps.Clone(guards), maps.Clone(members), maps.Clone(inside), slices.Clone(ended)
+		f.rules, f.refuses, f.applied = rules, refuses, applied
 	}
 }

@@ -379,11 +379,12 @@ func TestNotReattachedSwapped(t *testing.T) {
 func TestNotReattachedInterrupted(t *testing.T) {
 	bothExecutors(t, func(t *testing.T, i installation) {
 		w, _ := damagedWorld(t, i)
+		found := w.keep(t)
 		if err := reattach(w); err != nil {
 			t.Fatal(err)
 		}
 		for at, effect := range w.killer.seen {
-			w, _ := damagedWorld(t, i)
+			found(t)
 			w.killAt(at, true)
 			_ = reattach(w) // a dead process returns nothing
 			w.bury()

@@ -57,7 +57,7 @@ func InMemory(run func() int) int {
 	if err != nil {
 		return run()
 	}
-	defer os.RemoveAll(dir) // what is left is of tests that have failed
+	defer func() { _ = os.RemoveAll(dir) }() // what is left is of tests that have failed
 	if err := os.Setenv("TMPDIR", dir); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		return 1

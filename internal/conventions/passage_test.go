@@ -56,8 +56,7 @@ var skipped = []string{".git", "build", "testdata", "conventions"}
 // documents are the names of files other than Go files that people read.
 var documents = regexp.MustCompile(`\.(md|hcl|sh|service|socket|json|yml|conflist)$|^GNUmakefile$|^(run|postinst|postrm|prerm)$`)
 
-// files returns the module's files that have such names, by their paths in it, without
-// generated ones.
+// files returns the module's files that have such names, by their paths in it.
 func files(t *testing.T, root string, names *regexp.Regexp) []string {
 	t.Helper()
 	var found []string
@@ -68,7 +67,7 @@ func files(t *testing.T, root string, names *regexp.Regexp) []string {
 		if d.IsDir() && slices.Contains(skipped, d.Name()) {
 			return fs.SkipDir
 		}
-		if d.Type().IsRegular() && names.MatchString(d.Name()) && !strings.HasSuffix(path, ".pb.go") {
+		if d.Type().IsRegular() && names.MatchString(d.Name()) {
 			path, err = filepath.Rel(root, path)
 			found = append(found, path)
 		}

@@ -190,7 +190,7 @@ func portsOf(labels []string) string {
 func (c taskConfig) ports(group []*proto.PortMapping) ([]portmap.Port, error) {
 	var labels []string
 	for _, p := range group {
-		labels = append(labels, p.GetLabel())
+		labels = append(labels, p.Label)
 	}
 	var ports []portmap.Port
 	for _, name := range c.names() {
@@ -200,7 +200,7 @@ func (c taskConfig) ports(group []*proto.PortMapping) ([]portmap.Port, error) {
 				return nil, fmt.Errorf("config: network %q: ports: %q is not a port of the group: %s", name, label, portsOf(labels))
 			}
 			p := group[at]
-			ports = append(ports, portmap.Port{Label: label, HostPort: int(p.GetValue()), To: int(p.GetTo()), HostIP: p.GetHostIp()})
+			ports = append(ports, portmap.Port{Label: label, HostPort: int(p.Value), To: int(p.To), HostIP: p.HostIp})
 		}
 	}
 	return ports, nil

@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,9 @@ func (*driver) capabilities(context.Context, *emptypb.Empty) (*proto.Capabilitie
 
 // startTask attaches the networks of a task: all of them, or none.
 func (d *driver) startTask(ctx context.Context, r *proto.StartTaskRequest) (*proto.StartTaskResponse, error) {
-	c := r.GetTask()
-	if _, err := d.tasks.find(c.GetId()); err == nil {
-		return nil, status.Errorf(codes.AlreadyExists, "task %s is already started", c.GetId())
+	c := cmp.Or(r.Task, &proto.TaskConfig{})
+	if _, err := d.tasks.find(c.Id); err == nil {
+		return nil, status.Errorf(codes.AlreadyExists, "task %s is already started", c.Id)
 	}
 	t, err := d.start(ctx, c)
 	if err != nil {
@@ -92,11 +93,11 @@ func startFailure(err error) error {
 // recoverTask takes over a task after a restart of the driver or of Nomad. It fails
 // if an attachment of the task is missing. DestroyTask then removes the rest.
 func (d *driver) recoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (*emptypb.Empty, error) {
-	if _, err := d.tasks.find(r.GetTaskId()); err == nil {
+	if _, err := d.tasks.find(r.TaskId); err == nil {
 		return &emptypb.Empty{}, nil
 	}
-	if err := d.recover(ctx, r.GetHandle()); err != nil {
-		d.log.Warn("task not recovered", "task", r.GetTaskId(), "error", err)
+	if err := d.recover(ctx, cmp.Or(r.Handle, &proto.TaskHandle{})); err != nil {
+		d.log.Warn("task not recovered", "task", r.TaskId, "error", err)
 		return nil, status.Error(codes.NotFound, validUTF8(err.Error()))
 	}
 	return &emptypb.Empty{}, nil
@@ -104,7 +105,7 @@ func (d *driver) recoverTask(ctx context.Context, r *proto.RecoverTaskRequest) (
 
 // waitTask returns when the task has ended.
 func (d *driver) waitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto.WaitTaskResponse, error) {
-	t, err := d.tasks.find(r.GetTaskId())
+	t, err := d.tasks.find(r.TaskId)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (d *driver) waitTask(ctx context.Context, r *proto.WaitTaskRequest) (*proto
 // stopTask detaches the networks of a task. After a failure the task stays running,
 // so that Nomad repeats the call.
 func (d *driver) stopTask(ctx context.Context, r *proto.StopTaskRequest) (*emptypb.Empty, error) {
-	t, err := d.tasks.find(r.GetTaskId())
+	t, err := d.tasks.find(r.TaskId)
 	if err != nil {
 		return nil, err
 	}
@@ -133,23 +134,23 @@ func (d *driver) stopTask(ctx context.Context, r *proto.StopTaskRequest) (*empty
 // destroyTask removes a task and detaches its remaining networks. It succeeds for an
 // unknown task.
 func (d *driver) destroyTask(ctx context.Context, r *proto.DestroyTaskRequest) (*emptypb.Empty, error) {
-	t, err := d.tasks.find(r.GetTaskId())
+	t, err := d.tasks.find(r.TaskId)
 	if err != nil {
 		return &emptypb.Empty{}, nil
 	}
-	if t.running() && !r.GetForce() {
-		return nil, status.Errorf(codes.FailedPrecondition, "task %s is running: stop it first", r.GetTaskId())
+	if t.running() && !r.Force {
+		return nil, status.Errorf(codes.FailedPrecondition, "task %s is running: stop it first", r.TaskId)
 	}
 	if err := d.stop(ctx, t); err != nil {
 		return nil, status.Error(codes.Internal, validUTF8(err.Error()))
 	}
-	d.tasks.remove(r.GetTaskId())
+	d.tasks.remove(r.TaskId)
 	return &emptypb.Empty{}, nil
 }
 
 // inspectTask returns the status of a task, with the traffic of its interfaces.
 func (d *driver) inspectTask(_ context.Context, r *proto.InspectTaskRequest) (*proto.InspectTaskResponse, error) {
-	t, err := d.tasks.find(r.GetTaskId())
+	t, err := d.tasks.find(r.TaskId)
 	if err != nil {
 		return nil, err
 	}

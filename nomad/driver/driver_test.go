@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -159,7 +160,7 @@ func TestBase(t *testing.T) {
 		t.Errorf("info %v, %v", info, err)
 	}
 	schema, err := drivertest.ConfigSchema(t.Context(), c, &emptypb.Empty{})
-	if err != nil || schema.Spec.Block.(*proto.Spec_Object).Object.Attributes["conf_dir"] == nil {
+	if err != nil || schema.Spec.Object.Attributes["conf_dir"] == nil {
 		t.Errorf("schema %v, %v", schema, err)
 	}
 	dir := t.TempDir()
@@ -188,8 +189,8 @@ func TestSchemaAndCapabilities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := schema.Spec.Block.(*proto.Spec_Object).Object.Attributes["network"].Block.(*proto.Spec_BlockMap).BlockMap
-	if !slices.Equal(block.Labels, []string{"name"}) || len(block.Nested.Block.(*proto.Spec_Object).Object.Attributes) != 11 {
+	block := schema.Spec.Object.Attributes["network"].BlockMap
+	if !slices.Equal(block.Labels, []string{"name"}) || len(block.Nested.Object.Attributes) != 11 {
 		t.Errorf("schema %v", schema)
 	}
 	answer, err := drivertest.Capabilities(t.Context(), c, &emptypb.Empty{})
@@ -208,7 +209,7 @@ func TestStopIsNotInterrupted(t *testing.T) {
 	e := &engineFake{attached: []hook.Attachment{{Network: "storage", Interface: "lo", Task: "net"}}}
 	d := newTestDriver(e)
 	c := taskOf(t, nil)
-	running := newTask(c, &hook.Allocation{ID: c.GetAllocId(), Netns: own, Attachments: e.attached}, driverState{})
+	running := newTask(c, &hook.Allocation{ID: c.AllocId, Netns: own, Attachments: e.attached}, driverState{})
 	running.stopWatch = func() {}
 	d.tasks.add(running)
 	gone, disconnect := context.WithCancel(t.Context())
@@ -344,14 +345,14 @@ func TestStartRefused(t *testing.T) {
 			if s.Code() != test.code || !strings.Contains(s.Message(), test.words) {
 				t.Errorf("%v, want %s: %q", err, test.code, test.words)
 			}
-			recoverable := false
-			for _, detail := range s.Details() {
-				if r, ok := detail.(*proto.RecoverableError); ok {
-					recoverable = r.Recoverable
+			var r proto.RecoverableError
+			for _, detail := range s.Proto().Details { // of the type that Nomad has registered
+				if err := detail.UnmarshalTo(protoadapt.MessageV2Of(&r)); err != nil || detail.TypeUrl != "type.googleapis.com/hashicorp.nomad.plugins.shared.structs.RecoverableError" {
+					t.Errorf("detail %s: %v", detail.TypeUrl, err)
 				}
 			}
-			if recoverable != (test.code == codes.FailedPrecondition) {
-				t.Errorf("recoverable is %t", recoverable)
+			if r.Recoverable != (test.code == codes.FailedPrecondition) {
+				t.Errorf("recoverable is %t", r.Recoverable)
 			}
 			notAttached := "Not attached: " + s.Message()
 			if test.err != nil { // of a call of the engine
@@ -372,7 +373,7 @@ func TestIdentity(t *testing.T) {
 		task := taskOf(t, map[string]network{"storage": {"cni_args": []map[string]string{{"NOMAD_JOB_ID": "other"}}}})
 		task.Env = map[string]string{"NOMAD_ALLOC_INDEX": index, "NOMAD_ALLOC_ID": "a2", "NOMAD_JOB_ID": "other", "NOMAD_NAMESPACE": "other", "NOMAD_GROUP_NAME": "other", "NOMAD_REGION": "other", "NOMAD_META_ALLOCNET_INGRESS": "80/tcp"}
 		var config taskConfig
-		if err := decode(task.GetMsgpackDriverConfig(), &config); err != nil {
+		if err := decode(task.MsgpackDriverConfig, &config); err != nil {
 			t.Fatal(err)
 		}
 		r, err := requestOf(task, config)
@@ -391,7 +392,7 @@ func TestNothingLeft(t *testing.T) {
 		task := taskOf(t, map[string]network{"storage": {}})
 		task.Env = map[string]string{"NOMAD_META_ALLOCNET_" + strings.ToUpper(key): ""}
 		var config taskConfig
-		if err := decode(task.GetMsgpackDriverConfig(), &config); err != nil {
+		if err := decode(task.MsgpackDriverConfig, &config); err != nil {
 			t.Fatal(err)
 		}
 		if r, err := requestOf(task, config); err == nil || !strings.HasPrefix(err.Error(), "meta allocnet."+key+": is empty: want") {

@@ -60,9 +60,9 @@ func (e *events) stream(ctx context.Context, send func(*proto.DriverTaskEvent) e
 // emit adds an event of a task. `nomad alloc status` shows it.
 func (e *events) emit(c *proto.TaskConfig, annotations map[string]string, format string, args ...any) {
 	message := validUTF8(fmt.Sprintf(format, args...))
-	e.log.Info(message, "allocation", c.GetAllocId(), "task", c.GetName())
+	e.log.Info(message, "allocation", c.AllocId, "task", c.Name)
 	e.add(&proto.DriverTaskEvent{
-		TaskId: c.GetId(), AllocId: c.GetAllocId(), TaskName: c.GetName(),
+		TaskId: c.Id, AllocId: c.AllocId, TaskName: c.Name,
 		Timestamp: timestamppb.Now(), Message: message, Annotations: annotations,
 	})
 }

@@ -133,5 +133,5 @@ func networkAttributes(n *cniconf.Network) map[string]*proto.Attribute {
 }
 
 func text(s string) *proto.Attribute {
-	return &proto.Attribute{Value: &proto.Attribute_StringVal{StringVal: s}}
+	return &proto.Attribute{StringVal: &s}
 }

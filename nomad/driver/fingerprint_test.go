@@ -48,11 +48,11 @@ func TestFingerprint(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.Health != health || !strings.Contains(f.HealthDescription, description) {
-			t.Errorf("%s %q, want %s %q", f.Health, f.HealthDescription, health, description)
+			t.Errorf("%d %q, want %d %q", f.Health, f.HealthDescription, health, description)
 		}
 		attributes := map[string]string{}
 		for name, a := range f.Attributes {
-			attributes[name] = a.Value.(*proto.Attribute_StringVal).StringVal
+			attributes[name] = *a.StringVal
 		}
 		return attributes
 	}
@@ -108,7 +108,7 @@ func TestFingerprintTakesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, sent := f.Attributes["driver.allocnet.network.gone"]; !sent || a.Value.(*proto.Attribute_StringVal).StringVal != "" {
+	if a, sent := f.Attributes["driver.allocnet.network.gone"]; !sent || *a.StringVal != "" {
 		t.Errorf("attributes %v, want the one that is gone sent as empty", f.Attributes)
 	}
 }

@@ -30,7 +30,7 @@ func (d *driver) watch(ctx context.Context, t *task) {
 		lost, err := t.lostInterface()
 		switch {
 		case err != nil:
-			d.log.Warn("cannot read the interfaces of a task", "allocation", t.config.GetAllocId(), "task", t.config.GetName(), "error", err)
+			d.log.Warn("cannot read the interfaces of a task", "allocation", t.config.AllocId, "task", t.config.Name, "error", err)
 		case lost != "":
 			d.events.emit(t.config, nil, "%s", lost)
 			t.end(&proto.ExitResult{ExitCode: 1}, lost)
@@ -59,7 +59,7 @@ func (t *task) lostInterface() (lost string, err error) {
 
 // interfaces returns the interfaces of the namespace in which the task was started.
 func (t *task) interfaces() ([]netns.Interface, error) {
-	ns, err := state.Allocation{Netns: t.config.GetNetworkIsolationSpec().GetPath(), NetnsID: t.saved.NetnsID}.Namespace()
+	ns, err := state.Allocation{Netns: isolationOf(t.config).Path, NetnsID: t.saved.NetnsID}.Namespace()
 	if err != nil {
 		return nil, err
 	}

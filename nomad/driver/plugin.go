@@ -73,6 +73,6 @@ func (*driver) configSchema(context.Context, *emptypb.Empty) (*proto.ConfigSchem
 // setConfig reads the plugin block. It never fails, because the Nomad agent would not
 // start. Mistakes make the driver unhealthy instead.
 func (d *driver) setConfig(_ context.Context, r *proto.SetConfigRequest) (*emptypb.Empty, error) {
-	d.settings.configure(r.GetMsgpackConfig())
+	d.settings.configure(r.MsgpackConfig)
 	return &emptypb.Empty{}, nil
 }

@@ -30,8 +30,8 @@ func TestRootFurtherFields(t *testing.T) {
 	var further []byte
 	further = protowire.AppendString(protowire.AppendTag(further, 14, protowire.BytesType), "job") // job_name
 	further = protowire.AppendVarint(protowire.AppendTag(further, 1000, protowire.VarintType), 7)  // of a later version
-	task.ProtoReflect().SetUnknown(further)
-	task.Resources.ProtoReflect().SetUnknown(further)
+	task.XXX_unrecognized, task.Resources.XXX_unrecognized = further, further
+	task.Resources.Ports[0].XXX_unrecognized, task.NetworkIsolationSpec.XXX_unrecognized = further, further
 	started, err := drivertest.StartTask(t.Context(), c, &proto.StartTaskRequest{Task: task})
 	if err != nil {
 		t.Fatal(err)
@@ -40,8 +40,10 @@ func TestRootFurtherFields(t *testing.T) {
 		t.Errorf("asked for %+v", r)
 	}
 	config := started.Handle.Config
-	if !bytes.Equal(config.ProtoReflect().GetUnknown(), further) || !bytes.Equal(config.GetResources().ProtoReflect().GetUnknown(), further) {
-		t.Errorf("the handle lacks fields that Nomad sent: %v", config)
+	for _, further := range [][]byte{config.XXX_unrecognized, config.Resources.XXX_unrecognized, config.Resources.Ports[0].XXX_unrecognized, config.NetworkIsolationSpec.XXX_unrecognized} {
+		if !bytes.Equal(further, task.XXX_unrecognized) {
+			t.Errorf("the handle lacks fields that Nomad sent: %+v", config)
+		}
 	}
 }
 

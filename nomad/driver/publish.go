@@ -18,7 +18,7 @@ import (
 // networks work without the files, so a failure is only logged.
 func (d *driver) publish(t *task) {
 	if err := d.publishNow(t); err != nil {
-		d.log.Warn("cannot write the network files of an allocation", "allocation", t.config.GetAllocId(), "error", err)
+		d.log.Warn("cannot write the network files of an allocation", "allocation", t.config.AllocId, "error", err)
 	}
 }
 
@@ -27,7 +27,7 @@ func (d *driver) publishNow(t *task) error {
 	if err != nil {
 		return err
 	}
-	id := t.config.GetAllocId()
+	id := t.config.AllocId
 	ctx := context.Background()
 	release, err := d.published.Lock(ctx, id)
 	if err != nil {
@@ -41,7 +41,7 @@ func (d *driver) publishNow(t *task) error {
 	if err != nil {
 		return err
 	}
-	err = networkstatus.Write(filepath.Join(t.config.GetAllocDir(), "alloc"), a)
+	err = networkstatus.Write(filepath.Join(t.config.AllocDir, "alloc"), a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the allocation is being removed
 	}

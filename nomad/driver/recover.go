@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,8 @@ import (
 // recover takes over a task. A task that cannot be recovered counts as ended until it
 // is destroyed.
 func (d *driver) recover(ctx context.Context, handle *proto.TaskHandle) error {
-	c := handle.GetConfig()
+	handle.Config = cmp.Or(handle.Config, &proto.TaskConfig{})
+	c := handle.Config
 	t, err := d.recovered(ctx, handle)
 	if err == nil {
 		d.run(t)
@@ -26,26 +28,26 @@ func (d *driver) recover(ctx context.Context, handle *proto.TaskHandle) error {
 	}
 	lost := &task{config: c, ended: make(chan struct{}), stopWatch: func() {}}
 	lost.end(&proto.ExitResult{ExitCode: 1}, err.Error())
-	if c.GetId() != "" {
+	if c.Id != "" {
 		d.tasks.add(lost)
 	}
 	return err
 }
 
 func (d *driver) recovered(ctx context.Context, handle *proto.TaskHandle) (*task, error) {
-	c := handle.GetConfig()
-	if handle.GetVersion() != handleVersion {
-		return nil, fmt.Errorf("handle has version %d: want %d", handle.GetVersion(), handleVersion)
+	c := handle.Config
+	if handle.Version != handleVersion {
+		return nil, fmt.Errorf("handle has version %d: want %d", handle.Version, handleVersion)
 	}
 	var s driverState
-	if err := json.Unmarshal(handle.GetDriverState(), &s); err != nil {
+	if err := json.Unmarshal(handle.DriverState, &s); err != nil {
 		return nil, fmt.Errorf("handle: %w", err)
 	}
 	engine, err := d.settings.ready()
 	if err != nil {
 		return nil, err
 	}
-	a, err := engine.Status(ctx, c.GetAllocId())
+	a, err := engine.Status(ctx, c.AllocId)
 	if err != nil {
 		return nil, err
 	}

@@ -7,20 +7,20 @@ import "github.com/allocnet/allocnet/nomad/driver/proto"
 
 // object is a block's body, by its keys.
 func object(attributes map[string]*proto.Spec) *proto.Spec {
-	return &proto.Spec{Block: &proto.Spec_Object{Object: &proto.Object{Attributes: attributes}}}
+	return &proto.Spec{Object: &proto.Object{Attributes: attributes}}
 }
 
 // attr is an optional attribute of a type of HCL.
 func attr(name, kind string) *proto.Spec {
-	return &proto.Spec{Block: &proto.Spec_Attr{Attr: &proto.Attr{Name: name, Type: kind}}}
+	return &proto.Spec{Attr: &proto.Attr{Name: name, Type: kind}}
 }
 
 // block is an optional block.
 func block(name string, body *proto.Spec) *proto.Spec {
-	return &proto.Spec{Block: &proto.Spec_BlockValue{BlockValue: &proto.Block{Name: name, Nested: body}}}
+	return &proto.Spec{BlockValue: &proto.Block{Name: name, Nested: body}}
 }
 
 // blockMap are the blocks of a name, each with its own labels.
 func blockMap(name string, labels []string, body *proto.Spec) *proto.Spec {
-	return &proto.Spec{Block: &proto.Spec_BlockMap{BlockMap: &proto.BlockMap{Name: name, Labels: labels, Nested: body}}}
+	return &proto.Spec{BlockMap: &proto.BlockMap{Name: name, Labels: labels, Nested: body}}
 }

@@ -18,11 +18,11 @@ import (
 // the task has no process. The protocol has no field for the traffic of an
 // interface; InspectTask returns it.
 func (d *driver) taskStats(r *proto.TaskStatsRequest, stream grpc.ServerStreamingServer[proto.TaskStatsResponse]) error {
-	t, err := d.tasks.find(r.GetTaskId())
+	t, err := d.tasks.find(r.TaskId)
 	if err != nil {
 		return err
 	}
-	interval := r.GetCollectionInterval().AsDuration()
+	interval := r.CollectionInterval.AsDuration()
 	if interval <= 0 {
 		return status.Errorf(codes.InvalidArgument, "collection interval %s: want more than 0", interval)
 	}
@@ -30,7 +30,7 @@ func (d *driver) taskStats(r *proto.TaskStatsRequest, stream grpc.ServerStreamin
 	defer ticker.Stop()
 	for {
 		err := stream.Send(&proto.TaskStatsResponse{Stats: &proto.TaskStats{
-			Id: r.GetTaskId(), Timestamp: timestamppb.Now(),
+			Id: r.TaskId, Timestamp: timestamppb.Now(),
 			AggResourceUsage: &proto.TaskResourceUsage{Cpu: &proto.CPUUsage{}, Memory: &proto.MemoryUsage{}},
 		}})
 		if err != nil {

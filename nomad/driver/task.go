@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,7 +69,7 @@ func (s *tasks) find(id string) (*task, error) {
 func (s *tasks) add(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byID[t.config.GetId()] = t
+	s.byID[t.config.Id] = t
 }
 
 func (s *tasks) remove(id string) {
@@ -95,7 +96,7 @@ func (d *driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 		return nil, err
 	}
 	var config taskConfig
-	if err := decode(c.GetMsgpackDriverConfig(), &config); err != nil {
+	if err := decode(c.MsgpackDriverConfig, &config); err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	request, err := requestOf(c, config)
@@ -108,7 +109,7 @@ func (d *driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 	}
 	// A process that was killed while it started this task left attachments that
 	// Nomad does not know.
-	if err := engine.Release(ctx, c.GetAllocId(), c.GetName()); err != nil {
+	if err := engine.Release(ctx, c.AllocId, c.Name); err != nil {
 		return nil, err
 	}
 	request.Notify = func(s hook.Step) { d.events.emitAttempt(c, s) }
@@ -120,17 +121,22 @@ func (d *driver) start(ctx context.Context, c *proto.TaskConfig) (*task, error) 
 	return d.begin(c, allocation, advertised)
 }
 
+// isolationOf returns the namespace of a task's group, without a path if Nomad sent none.
+func isolationOf(c *proto.TaskConfig) *proto.NetworkIsolationSpec {
+	return cmp.Or(c.NetworkIsolationSpec, &proto.NetworkIsolationSpec{})
+}
+
 // requestOf returns the request of the task to the engine.
 func requestOf(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
-	isolation := c.GetNetworkIsolationSpec()
-	if isolation.GetMode() != proto.NetworkIsolationSpec_GROUP || isolation.GetPath() == "" {
+	isolation := isolationOf(c)
+	if isolation.Mode != proto.NetworkIsolationSpec_GROUP || isolation.Path == "" {
 		return hook.Request{}, errors.New(`the task's group has no network namespace of its own: set network { mode = "bridge" }, or another mode than "host", in the group`)
 	}
 	elements, err := config.elements()
 	if err != nil {
 		return hook.Request{}, err
 	}
-	ports, err := config.ports(c.GetResources().GetPorts())
+	ports, err := config.ports(cmp.Or(c.Resources, &proto.Resources{}).Ports)
 	if err != nil {
 		return hook.Request{}, err
 	}
@@ -139,8 +145,8 @@ func requestOf(c *proto.TaskConfig, config taskConfig) (hook.Request, error) {
 		return hook.Request{}, err
 	}
 	return hook.Request{
-		ID: c.GetAllocId(), Task: c.GetName(), Netns: isolation.GetPath(), Networks: elements, Ports: ports,
-		Identity: policy.Identity{Namespace: c.GetNamespace(), Job: c.GetJobId(), Group: c.GetTaskGroupName()}, Args: indexArgs(c),
+		ID: c.AllocId, Task: c.Name, Netns: isolation.Path, Networks: elements, Ports: ports,
+		Identity: policy.Identity{Namespace: c.Namespace, Job: c.JobId, Group: c.TaskGroupName}, Args: indexArgs(c),
 		Narrowing: left,
 	}, nil
 }
@@ -152,7 +158,7 @@ func narrowing(c *proto.TaskConfig) (n allocation.Narrowing, err error) {
 		key, name string
 		text      *string
 	}{{"allocnet.ingress", "NOMAD_META_ALLOCNET_INGRESS", &n.Ingress}, {"allocnet.egress", "NOMAD_META_ALLOCNET_EGRESS", &n.Egress}} {
-		text, given := c.GetEnv()[meta.name]
+		text, given := c.Env[meta.name]
 		if given && text == "" {
 			return n, fmt.Errorf("meta %s: is empty: want what is left, as in \"5432/tcp\", or none, or omit it", meta.key)
 		}
@@ -166,7 +172,7 @@ func narrowing(c *proto.TaskConfig) (n allocation.Narrowing, err error) {
 // the allocations of a group and nothing else.
 func indexArgs(c *proto.TaskConfig) map[string]string {
 	const name = "NOMAD_ALLOC_INDEX"
-	index := c.GetEnv()[name]
+	index := c.Env[name]
 	if _, err := strconv.ParseUint(index, 10, 31); err != nil {
 		return nil
 	}
@@ -181,7 +187,7 @@ func (d *driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised strin
 	}
 	s := driverState{Started: time.Now().UTC(), NetnsID: ns.ID(), Advertised: advertised}
 	_ = ns.Close() // read only
-	for _, n := range ofTask(a, c.GetName()) {
+	for _, n := range ofTask(a, c.Name) {
 		s.Interfaces = append(s.Interfaces, n.Interface)
 	}
 	t := newTask(c, a, s)
@@ -194,7 +200,7 @@ func (d *driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised strin
 }
 
 func newTask(c *proto.TaskConfig, a *hook.Allocation, s driverState) *task {
-	t := &task{config: c, saved: s, attached: ofTask(a, c.GetName()), ended: make(chan struct{})}
+	t := &task{config: c, saved: s, attached: ofTask(a, c.Name), ended: make(chan struct{})}
 	t.override = networkOverride(t.attached, s.Advertised)
 	return t
 }
@@ -239,7 +245,7 @@ func (d *driver) stop(ctx context.Context, t *task) error {
 	}
 	traffic := t.traffic()
 	// The caller may disconnect: a partial detach would be worse than a late one.
-	if err := engine.Release(context.WithoutCancel(ctx), t.config.GetAllocId(), t.config.GetName()); err != nil {
+	if err := engine.Release(context.WithoutCancel(ctx), t.config.AllocId, t.config.Name); err != nil {
 		d.events.emit(t.config, nil, "Detaching failed: %v", err)
 		return err
 	}
@@ -291,7 +297,7 @@ func (t *task) handle() (*proto.TaskHandle, error) {
 
 func (t *task) status() *proto.TaskStatus {
 	state, completed, result, _ := t.state()
-	s := &proto.TaskStatus{Id: t.config.GetId(), Name: t.config.GetName(), State: state, StartedAt: timestamppb.New(t.saved.Started), CompletedAt: timestamppb.New(completed), Result: result}
+	s := &proto.TaskStatus{Id: t.config.Id, Name: t.config.Name, State: state, StartedAt: timestamppb.New(t.saved.Started), CompletedAt: timestamppb.New(completed), Result: result}
 	if result == nil {
 		s.Result = &proto.ExitResult{}
 	}

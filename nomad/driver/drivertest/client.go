@@ -6,9 +6,9 @@ package drivertest
 
 import (
 	"context"
+	"reflect"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/allocnet/allocnet/nomad/driver/proto"
@@ -45,8 +45,8 @@ var (
 type Method struct {
 	// Path is /SERVICE/NAME.
 	Path string
-	// Request and Answer are the messages. google.protobuf.Empty: no field of it is read or sent.
-	Request, Answer              protoreflect.FullName
+	// Request and Answer are the messages. *emptypb.Empty: no field of it is read or sent.
+	Request, Answer              reflect.Type
 	ClientStreams, ServerStreams bool
 }
 
@@ -54,11 +54,7 @@ type Method struct {
 var Methods []Method
 
 func add[Request, Answer any](path string, clientStreams, serverStreams bool) {
-	Methods = append(Methods, Method{path, nameOf(new(Request)), nameOf(new(Answer)), clientStreams, serverStreams})
-}
-
-func nameOf(message any) protoreflect.FullName {
-	return message.(protoreflect.ProtoMessage).ProtoReflect().Descriptor().FullName()
+	Methods = append(Methods, Method{path, reflect.TypeFor[*Request](), reflect.TypeFor[*Answer](), clientStreams, serverStreams})
 }
 
 func unary[Request, Answer any](path string) func(context.Context, *grpc.ClientConn, *Request) (*Answer, error) {

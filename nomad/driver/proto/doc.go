@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package proto has the messages between Nomad and its plugins, as far as the driver reads or sends
-// them. protoc-gen-go makes it from the .proto files: run `make proto` after a change. Package driver
-// has the table of methods; a message of which nothing is read or sent is google.protobuf.Empty there.
-// A field that is not here is skipped, and stays in a message that goes back to Nomad. An unknown method
-// is answered with Unimplemented. The wire protocol is the same from Nomad 1.6 to
-// 2.0; a test of e2e/driver compares it with that of the Nomad agent.
+// them: structures whose tags the runtime of protobuf reads. Package driver has the table of methods; a
+// message of which nothing is read or sent is google.protobuf.Empty there.
+// A field that is not here is skipped. Where a message goes back to Nomad it stays in XXX_unrecognized, the name
+// that the runtime looks for. An unknown method is answered with Unimplemented. The wire protocol is the same from
+// Nomad 1.6 to 2.0; a test of e2e/driver compares it with that of the Nomad agent.
 //
-// The names and numbers are Nomad's. So a program cannot link both this package and Nomad's own
-// definitions: the registry of protobuf has one message for each name.
+// The names and numbers are Nomad's.
 package proto

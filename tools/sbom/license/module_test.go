@@ -32,7 +32,6 @@ var lists = map[string][][]string{
 	"tools/nomad/aws":      nil,
 	"tools/nomad/discover": nil,
 	"tools/nomad/getter":   nil,
-	"tools/protogen":       {{"-test", "./..."}, {"tool"}},
 	"tools/sbom":           {{"-test", "./..."}},
 	"tools/site":           {{"-test", "./..."}},
 }

@@ -160,7 +160,7 @@ func TestBase(t *testing.T) {
 		t.Errorf("info %v, %v", info, err)
 	}
 	schema, err := drivertest.ConfigSchema(t.Context(), c, &emptypb.Empty{})
-	if err != nil || schema.Spec.Object.Attributes["conf_dir"] == nil {
+	if err != nil || len(schema.Spec.Object.Attributes) != 5 || schema.Spec.Object.Attributes["conf_dir"].Attr.Type != "string" {
 		t.Errorf("schema %v, %v", schema, err)
 	}
 	dir := t.TempDir()
@@ -190,8 +190,27 @@ func TestSchemaAndCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	block := schema.Spec.Object.Attributes["network"].BlockMap
-	if !slices.Equal(block.Labels, []string{"name"}) || len(block.Nested.Object.Attributes) != 11 {
+	if !slices.Equal(block.Labels, []string{"name"}) || block.Name != "network" {
 		t.Errorf("schema %v", schema)
+	}
+	kinds := map[string]string{}
+	for name, spec := range block.Nested.Object.Attributes {
+		if b := spec.BlockValue; b != nil {
+			for inner, spec := range b.Nested.Object.Attributes {
+				kinds[name+"."+inner] = spec.Attr.Name + " " + spec.Attr.Type
+			}
+			continue
+		}
+		kinds[name] = spec.Attr.Name + " " + spec.Attr.Type
+	}
+	want := map[string]string{
+		"interface": "interface string", "ips": "ips list(string)", "mac": "mac string", "mtu": "mtu number", "ports": "ports list(string)",
+		"port_mappings": "port_mappings list(map(string))", "default_route": "default_route list(string)", "cni_args": "cni_args list(map(string))",
+		"infiniband_guid": "infiniband_guid string", "advertise": "advertise bool", "bandwidth.ingress_rate": "ingress_rate number",
+		"bandwidth.ingress_burst": "ingress_burst number", "bandwidth.egress_rate": "egress_rate number", "bandwidth.egress_burst": "egress_burst number",
+	}
+	if !maps.Equal(kinds, want) {
+		t.Errorf("keys %v, want %v", kinds, want)
 	}
 	answer, err := drivertest.Capabilities(t.Context(), c, &emptypb.Empty{})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/repair"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -35,9 +36,9 @@ func TestRepair(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &api.Repair{
-		Mode: "rules", Waiting: []api.WaitingRepair{{Allocation: "web-1", Repairs: 9, RemovedBy: []api.Remover{{Name: "iptables", PID: 12, Parent: "dockerd"}}}, {Allocation: "web-2", Repairs: 7}},
+		Mode: "rules", Waiting: []api.WaitingRepair{{Allocation: "web-1", Repairs: 9, RemovedBy: []allocation.Remover{{Name: "iptables", PID: 12, Parent: "dockerd"}}}, {Allocation: "web-2", Repairs: 7}},
 		Damaged: []api.Damage{
-			{Allocation: "web-1", Network: "web", Interface: "eth0", Since: since, Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, RemovedBy: []api.Remover{{Name: "nft", PID: 13}}, Error: "x"},
+			{Allocation: "web-1", Network: "web", Interface: "eth0", Since: since, Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, RemovedBy: []allocation.Remover{{Name: "nft", PID: 13}}, Error: "x"},
 			{Allocation: "web-2", Interface: "lo", Since: since, Missing: []string{}, Unrepairable: []string{}},
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 const (
@@ -48,7 +49,7 @@ type mapNetwork struct {
 
 // mapJob is a job with its allocations on this host, those with problems first.
 type mapJob struct {
-	Identity    api.Identity
+	Identity    allocation.Identity
 	Allocations []mapAllocation
 	// Count is how many it has, of which some are not shown, and Problems how many they have.
 	Count, Problems int
@@ -121,12 +122,12 @@ func (p *mapPage) addNetworks(h *host, problems map[string][]problem) {
 }
 
 func (p *mapPage) addJobs(all []*api.Allocation, problems map[string][]problem) {
-	jobs := map[api.Identity]*mapJob{}
+	jobs := map[allocation.Identity]*mapJob{}
 	for _, a := range all {
 		if p.OnlyProblems && len(problems[a.ID]) == 0 {
 			continue
 		}
-		key := api.Identity{Namespace: a.Identity.Namespace, Job: a.Identity.Job}
+		key := allocation.Identity{Namespace: a.Identity.Namespace, Job: a.Identity.Job}
 		if jobs[key] == nil {
 			jobs[key] = &mapJob{Identity: key}
 		}

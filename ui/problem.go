@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 // problem is something that is wrong on the host.
@@ -236,7 +237,7 @@ func damageProblem(d api.Damage, w api.WaitingRepair) problem {
 }
 
 // removers says who has removed rules.
-func removers(all []api.Remover) []string {
+func removers(all []allocation.Remover) []string {
 	var texts []string
 	for _, r := range all {
 		texts = append(texts, "rules of its chains removed by "+r.String())

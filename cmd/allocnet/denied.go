@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
@@ -35,7 +36,7 @@ func (f *eventsFlags) runDenied(cmd *cobra.Command, s *cli.Settings) error {
 
 // selects tells whether one of the ends of a flow is selected, and the flow is not older than what is selected.
 func (f *eventsFlags) selects(d api.DeniedFlow) bool {
-	return !d.Last.Before(f.Since) && slices.ContainsFunc([]api.FlowEnd{d.From, d.To}, func(e api.FlowEnd) bool {
+	return !d.Last.Before(f.Since) && slices.ContainsFunc([]allocation.FlowEnd{d.From, d.To}, func(e allocation.FlowEnd) bool {
 		return f.SelectsAllocation(e.Allocation) && (f.Network == "" || e.Network == f.Network)
 	})
 }

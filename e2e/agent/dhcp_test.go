@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/state"
 )
@@ -231,7 +232,7 @@ func TestDHCPOfAJob(t *testing.T) {
 	l.ready()
 	setup := func(id string) (*api.Allocation, error) {
 		return l.client.Setup(ctx, id, api.Setup{
-			Primary: api.Selection{{Name: "lan"}}, Identity: api.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
+			Primary: api.Selection{{Name: "lan"}}, Identity: allocation.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
 		})
 	}
 	must[*api.Allocation](l.host)(setup("db-1"))

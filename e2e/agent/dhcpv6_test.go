@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -129,7 +130,7 @@ func TestDHCPv6OfAJob(t *testing.T) {
 	l.ready()
 	setup := func(id string) (*api.Allocation, error) {
 		return l.client.Setup(ctx, id, api.Setup{
-			Primary: api.Selection{{Name: "lan6"}}, Identity: api.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
+			Primary: api.Selection{{Name: "lan6"}}, Identity: allocation.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
 		})
 	}
 	first := must[*api.Allocation](l.host)(setup("db-1")).Attachments[0].Addresses

@@ -49,7 +49,6 @@ type request struct {
 	close   func()
 }
 
-// newRequest reads the plugin configuration and opens the engine.
 func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (*request, error) {
 	conf, warning, err := readConf(args.StdinData, strict)
 	if err != nil {
@@ -71,7 +70,9 @@ func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (
 	if warning = errors.Join(warning, err); warning != nil {
 		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
-	if r.engine, err = c.newEngine(conf, r.log); err != nil {
+	config := conf.engineConfig()
+	config.Logger, config.Observers, config.AnnounceAgain = r.log, []hook.Observer{event.NewRecorder(conf.StateDir, Name, r.log)}, c.AnnounceAgain
+	if r.engine, err = hook.NewEngine(config); err != nil {
 		_ = output.Close() // nothing was written
 		return nil, err
 	}
@@ -89,12 +90,6 @@ func (c Call) addArgs(ctx context.Context, to *conf) error {
 	}
 	maps.Copy(to.Args.CNI, added)
 	return err
-}
-
-func (c Call) newEngine(of *conf, log hclog.Logger) (*hook.Engine, error) {
-	config := of.engineConfig()
-	config.Logger, config.Observers, config.AnnounceAgain = log, []hook.Observer{event.NewRecorder(of.StateDir, Name, log)}, c.AnnounceAgain
-	return hook.NewEngine(config)
 }
 
 // engineConfig is the configuration of the engine, without a logger and observers. In a call the networks are read once.

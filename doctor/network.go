@@ -49,7 +49,6 @@ func answersDirectly(p cniconf.Plugin) bool {
 // defaultMTU is what the kernel gives a pair of interfaces.
 const defaultMTU = 1500
 
-// networks reads the CNI configuration directories.
 func (d *Doctor) networks(r *Report) []network {
 	catalog, err := cniconf.Load(d.ConfDirs...)
 	if err != nil {

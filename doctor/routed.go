@@ -138,7 +138,6 @@ func subnetsOfOthers(r *Report, networks []network) {
 	}
 }
 
-// obstacles reports what drops packets between hosts.
 func obstacles(r *Report, f *forwarding.Facts, pools []*ipam.Config) {
 	for _, o := range f.Obstacles(pools) {
 		isSame := func(f Finding) bool { return f.Severity == Warning && f.Subject == o.Subject } // as of other networks

@@ -55,7 +55,6 @@ func SVG(m *Map) string {
 	return d.document()
 }
 
-// drawing is an SVG that is being drawn.
 type drawing struct {
 	*Map
 	rails
@@ -91,7 +90,6 @@ func newDrawing(m *Map) *drawing {
 	return d
 }
 
-// measure sets the widths of columns.
 func (d *drawing) measure() {
 	for _, n := range d.Networks {
 		d.nameWidth = max(d.nameWidth, min(longestName, columnsOf(n.Name)))
@@ -271,7 +269,6 @@ func escape(s string) string {
 	return b.String()
 }
 
-// document puts the image together.
 func (d *drawing) document() string {
 	height := d.y - lineHeight + margin
 	c := d.count()

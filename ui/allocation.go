@@ -94,7 +94,6 @@ func (p *allocationPage) denied(all part[*api.DeniedFlows], id string) {
 	}
 }
 
-// list lists the rules and leases of all attachments.
 func (p *allocationPage) list() {
 	if p.Details.Err != nil {
 		return
@@ -112,7 +111,6 @@ func (p *allocationPage) list() {
 	}
 }
 
-// count lists what the interfaces of attachments have counted.
 func (p *allocationPage) count(r *rates, now time.Time) {
 	if p.Details.Err != nil {
 		return

@@ -60,7 +60,6 @@ type mapJob struct {
 // More is how many allocations are not shown.
 func (j mapJob) More() int { return j.Count - len(j.Allocations) }
 
-// jobNetwork counts the attachments of a job to a network.
 type jobNetwork struct {
 	Name          string
 	Colour, Count int
@@ -71,7 +70,6 @@ type mapAllocation struct {
 	Problems []problem
 }
 
-// newMap groups what a host has by job.
 func newMap(h *host, onlyProblems bool) mapPage {
 	p := mapPage{OnlyProblems: onlyProblems, Allocations: len(h.Allocations.Value), Unknown: cmp.Or(h.Map.Err, h.Networks.Err)}
 	if p.Unknown == nil && h.Repair.Supported() {

@@ -17,7 +17,6 @@ import (
 	"github.com/allocnet/allocnet/allocation"
 )
 
-// problem is something that is wrong on the host.
 type problem struct {
 	// Kind is what is wrong, and Subject which one of its kind.
 	Kind, Subject, Text string
@@ -138,7 +137,6 @@ func ofNode(pool string, n api.ClusterNode) []problem {
 	return all
 }
 
-// ofAllocation returns what is wrong with a record and its attachments.
 func ofAllocation(a *api.Allocation) []problem {
 	var all []problem
 	add := func(text, fix string) {
@@ -236,7 +234,6 @@ func damageProblem(d api.Damage, w api.WaitingRepair) problem {
 	return p
 }
 
-// removers says who has removed rules.
 func removers(all []allocation.Remover) []string {
 	var texts []string
 	for _, r := range all {

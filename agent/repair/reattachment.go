@@ -22,7 +22,6 @@ type reattachments struct {
 	ended   []reattachment
 }
 
-// reattachment is a call that has ended.
 type reattachment struct {
 	// first is when the kernel told of the damage; zero if it did not.
 	first  time.Time

@@ -80,7 +80,6 @@ func refusal(arguments []string) *shim.Refusal {
 	return r
 }
 
-// announceAgain starts a process that announces addresses some times more.
 func announceAgain(netns, iface string, addresses []netip.Addr) {
 	arguments := []string{announceArgument, netns, iface}
 	for _, a := range addresses {
@@ -89,7 +88,6 @@ func announceAgain(netns, iface string, addresses []netip.Addr) {
 	_ = detached.Start(nil, arguments...) // they are announced once
 }
 
-// retry starts a process that retries pending teardowns.
 func retry(config []byte) error {
 	stdin, err := memfile.New(config)
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
-// runDenied prints the flows that isolation denied last.
 func (f *eventsFlags) runDenied(cmd *cobra.Command, s *cli.Settings) error {
 	if f.follow || f.After > 0 {
 		return cli.Usage(errors.New("--denied and --follow or --after: want one of them: flows have no index"))

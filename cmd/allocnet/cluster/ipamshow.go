@@ -120,7 +120,12 @@ func viewPools(ctx context.Context, s *cli.Settings, args []string) (cli.View, e
 	shown, errs := make([]poolJSON, len(configs)), make([]error, len(configs))
 	var each sync.WaitGroup
 	for i, c := range configs { // at the same time: a store that does not answer is waited for once
-		each.Go(func() { shown[i], errs[i] = showPool(ctx, c) })
+		each.Go(func() {
+			var a poolAccess
+			if a, errs[i] = access(c); errs[i] == nil {
+				shown[i], errs[i] = a.show(ctx)
+			}
+		})
 	}
 	each.Wait()
 	for i, c := range configs {
@@ -140,14 +145,6 @@ func viewPools(ctx context.Context, s *cli.Settings, args []string) (cli.View, e
 	return cli.View{JSON: all, Names: poolsOf(configs), Table: func(w io.Writer, t cli.Terminal) error {
 		return printApart(w, all, func(p poolJSON) error { return p.print(w, t) })
 	}}, cli.Unhealthy(healthy)
-}
-
-func showPool(ctx context.Context, c *ipam.Config) (poolJSON, error) {
-	a, err := access(c)
-	if err != nil {
-		return poolJSON{}, err
-	}
-	return a.show(ctx)
 }
 
 // storeTimeout bounds the questions to the store.

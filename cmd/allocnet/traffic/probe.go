@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// outcome is what a probe has found.
 type outcome string
 
 const (
@@ -59,7 +58,6 @@ type prober struct {
 	networks []*cniconf.Network
 }
 
-// probes returns those of an allocation.
 func (p *prober) probes(a *hook.Allocation) (all []*probe) {
 	for _, n := range a.Attachments {
 		if n.Phase != state.Attached {
@@ -214,7 +212,6 @@ func (p *prober) outwardOf(family netip.Addr) netip.Addr {
 	return p.outward[at]
 }
 
-// servers are the name servers that the allocation has.
 func (p *prober) servers(a *hook.Allocation) (all []*probe) {
 	for _, server := range a.DNS.Servers {
 		r := &probe{Allocation: a.ID, Kind: "dns", Target: server, Next: fmt.Sprintf("allocnet exec %s -- cat /etc/resolv.conf, then docs/dns.md", a.ID)}

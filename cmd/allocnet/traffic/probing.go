@@ -30,7 +30,6 @@ const (
 // openNamespace opens that of an allocation, as Engine.OpenNamespace.
 type openNamespace func(id string) (path string, closeNamespace func() error, err error)
 
-// probeAll carries out the probes, all at once.
 func probeAll(ctx context.Context, probes []*probe, open openNamespace) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, mostProbed)

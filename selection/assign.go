@@ -4,13 +4,11 @@
 package selection
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 )
-
-// primaryInterface is the interface name of the primary network by default.
-const primaryInterface = "eth0"
 
 // Assign assigns an interface name to each element and returns them in order: the
 // primary (nil: none), the job's, the host's.
@@ -23,9 +21,7 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	var all []Element
 	if primary != nil {
 		first := *primary
-		if first.Interface == "" {
-			first.Interface = primaryInterface
-		}
+		first.Interface = cmp.Or(first.Interface, "eth0")
 		if err := validate(first, "primary"); err != nil {
 			return nil, err
 		}
@@ -113,14 +109,14 @@ type networkAddress struct {
 
 // add refuses an address that another element requests on the same network.
 func (r requests) add(position string, e Element) error {
-	addresses, err := addressesOf(e)
-	if err != nil {
-		return err
-	}
-	for i, address := range addresses {
+	for i, text := range e.IPs {
+		address, err := parseIP(text)
+		if err != nil {
+			return err
+		}
 		at, key := fmt.Sprintf("%s.ips[%d]", position, i), networkAddress{e.Name, address.Unmap()}
 		if other, ok := r[key]; ok {
-			return &Error{at, e.IPs[i], fmt.Sprintf("%s requests this address of network %q already", other, e.Name)}
+			return &Error{at, text, fmt.Sprintf("%s requests this address of network %q already", other, e.Name)}
 		}
 		r[key] = at
 	}

@@ -23,6 +23,7 @@ var called = map[string]string{
 	".MarshalText": "encoding.TextMarshaler", ".String": "fmt.Stringer", ".MarshalJSON": "encoding/json", ".UnmarshalJSON": "encoding/json", ".UnmarshalText": "encoding.TextUnmarshaler",
 	".FindInPath": "invoke.Exec of libcni",
 	".Reserve":    "host-local's Store", ".LastReservedIP": "host-local's Store",
+	".ProtoMessage": "gRPC, of its messages", ".XXX_MessageName": "protobuf",
 }
 
 // standIns are packages that only Nomad and the linter use.

@@ -78,3 +78,20 @@ func TestUnknownMethod(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingMessages: a call that lacks a message is refused, and so is what follows it.
+func TestMissingMessages(t *testing.T) {
+	c := serve(t, newTestDriver(&engineFake{}))
+	if _, err := drivertest.StartTask(t.Context(), c, &proto.StartTaskRequest{}); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a task: %v", err)
+	}
+	config := &proto.TaskConfig{Id: "t1", AllocId: "a1"}
+	for _, handle := range []*proto.TaskHandle{nil, {}, {Version: handleVersion, DriverState: []byte("{}")}, {Version: handleVersion, DriverState: []byte("{}"), Config: config}} {
+		if _, err := drivertest.RecoverTask(t.Context(), c, &proto.RecoverTaskRequest{TaskId: "t1", Handle: handle}); status.Code(err) != codes.NotFound {
+			t.Errorf("handle %+v: %v", handle, err)
+		}
+	}
+	if _, err := drivertest.DestroyTask(t.Context(), c, &proto.DestroyTaskRequest{TaskId: "t1", Force: true}); err != nil {
+		t.Errorf("the task that was lost stays: %v", err)
+	}
+}

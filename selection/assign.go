@@ -35,7 +35,7 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	if err := checkExtra(all[:len(all)-len(extra)], job, host); err != nil {
 		return nil, err
 	}
-	number(all, len(all)-len(extra), len(job))
+	number(all, len(all)-len(extra), len(job), nil)
 	return all, nil
 }
 
@@ -50,18 +50,7 @@ func AssignFurther(taken []string, existing int, elements []Element) ([]Element,
 		return nil, err
 	}
 	all := slices.Clone(elements)
-	free := func(name string) bool {
-		return !slices.Contains(taken, name) && !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
-	}
-	next := 1
-	for i := range all {
-		for all[i].Interface == "" {
-			if name := fmt.Sprintf("net%d", next); free(name) {
-				all[i].Interface = name
-			}
-			next++
-		}
-	}
+	number(all, 0, 0, taken)
 	return all, nil
 }
 
@@ -124,10 +113,10 @@ func (r requests) add(position string, e Element) error {
 }
 
 // number assigns names to the interfaces of all[from:], of which the first jobs are
-// the job's.
-func number(all []Element, from, jobs int) {
+// the job's. The taken names are not free.
+func number(all []Element, from, jobs int, taken []string) {
 	free := func(name string) bool {
-		return !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
+		return !slices.Contains(taken, name) && !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
 	}
 	next := jobs + 1
 	nextFree := func() string {

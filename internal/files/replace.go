@@ -70,16 +70,13 @@ func ReplaceJSON(path string, v any, o Options) error {
 
 // Remove removes the file at path, and what a killed writer of Replace left of it, unless it was Unlocked. There may be none.
 func Remove(path string) error {
-	dir, err := os.OpenRoot(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	dir, err := IfExists(os.OpenRoot(filepath.Dir(path)))
+	if dir == nil {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // opened for reading
 	name := filepath.Base(path)
-	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := UnlessMissing(dir.Remove(name)); err != nil {
 		return err
 	}
 	return RemoveTemporary(dir, name)

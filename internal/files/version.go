@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 )
 
 // ErrLater is the error for a file of which only a later release knows what it says.
@@ -29,11 +28,8 @@ var ErrDamaged = errors.New("it is damaged")
 // ReadVersion is DecodeVersion for a file; see ReadNoFollow. The value stays as it is if there is none. Else it is of no use
 // with an error, which names the path: ErrLater, ErrDamaged, or that of reading.
 func ReadVersion(path string, latest int, v any) error {
-	data, err := ReadNoFollow(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	data, err := IfExists(ReadNoFollow(path))
+	if err != nil || data == nil {
 		return err
 	}
 	switch err := DecodeVersion(data, latest, v); {

@@ -5,9 +5,7 @@ package state
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,7 +47,7 @@ func (b Bridges) SetAcceptRA(bridge, acceptRA string) error {
 	if err != nil {
 		return err
 	}
-	return b.disk("write", path, func() error { return files.Replace(path, []byte(boot+" "+acceptRA), files.Options{}) })
+	return b.disk.replace(path, []byte(boot+" "+acceptRA), files.Options{})
 }
 
 // AcceptRA returns the accept_ra that a bridge had before a plugin changed it; empty if all is restored. A file that has none is
@@ -59,11 +57,8 @@ func (b Bridges) AcceptRA(bridge string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	data, err := files.ReadNoFollow(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
+	data, err := files.IfExists(files.ReadNoFollow(path))
+	if err != nil || data == nil {
 		return "", err
 	}
 	boot, err := BootID()

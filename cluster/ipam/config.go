@@ -173,7 +173,7 @@ func (c *Config) validateBlockSize() error {
 		size, bits := c.BlockSize.of(f), f.bits()
 		missing := *size == 0
 		if missing {
-			*size = f.defaultBlockSize()
+			*size = f.bits() - 6
 		}
 		for i := range c.Ranges {
 			subnet := c.Ranges[i].Subnet

@@ -27,7 +27,12 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 			return fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			to.addRoute(r, s.names)
+			for _, e := range entriesOf(r, s.names) {
+				to.routes = append(to.routes, e)
+				if e.prefix.Bits() == 0 && e.via.IsValid() {
+					to.gateways = append(to.gateways, e.via)
+				}
+			}
 		}
 	}
 	s.present = map[place]entry{}
@@ -37,15 +42,6 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 		}
 	}
 	return nil
-}
-
-func (to *snapshot) addRoute(r netlink.Route, names map[int]string) {
-	for _, e := range entriesOf(r, names) {
-		to.routes = append(to.routes, e)
-		if e.prefix.Bits() == 0 && e.via.IsValid() {
-			to.gateways = append(to.gateways, e.via)
-		}
-	}
 }
 
 // entriesOf returns each next hop of a route as one of its own. IPv6 shows routes with one prefix and metric

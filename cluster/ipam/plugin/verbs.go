@@ -100,5 +100,5 @@ func (p *Plugin) Status(ctx context.Context, c Call) error {
 	if err != nil {
 		return err
 	}
-	return unavailable(opened.pool.Status(ctx))
+	return codedUnlessNil(types.ErrPluginNotAvailable, opened.pool.Status(ctx))
 }

@@ -125,12 +125,9 @@ func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Ad
 			return fmt.Errorf("%w: container %s, interface %s: it has a lease of %s, which the result %v lacks", ipam.ErrNoLease, owner.ContainerID, owner.Interface, address, addresses)
 		}
 	}
-	held, err := p.blocks.Overview()
+	held, err := p.agreed()
 	if err != nil {
 		return err
-	}
-	if errors.Is(held.Closed, ipam.ErrMismatch) {
-		return held.Closed
 	}
 	for _, address := range addresses {
 		if err := check(p.o.Config, owner, address, have, held); err != nil {

@@ -10,7 +10,10 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/allocnet/allocnet/internal/inprocess/firewall"
+	"github.com/allocnet/allocnet/internal/inprocess/tuning"
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/resolvconf"
@@ -107,6 +110,11 @@ func (system) removeLink(name, linkType, mac string) error {
 }
 
 func (system) restoreDevice(d netns.Device) error { return netns.RestoreDevice(d) }
+
+// restorer gives a device back what plugins tuning have saved in files.
+func restorer(files []string) func(netlink.Link) {
+	return func(link netlink.Link) { tuning.Restore(link, files) }
+}
 
 func (system) forgetFlows(ctx context.Context, wanted func(netfilter.Flow) bool) error {
 	return netfilter.ForgetEach(ctx, wanted)

@@ -10,9 +10,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/vishvananda/netlink"
-
-	"github.com/allocnet/allocnet/internal/inprocess/tuning"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
 )
@@ -136,7 +133,7 @@ type device struct {
 func deviceOf(a state.Allocation, attachment state.Attachment, owner Owner) Object {
 	d := &device{netns.Device{
 		Name: attachment.Device, Interface: attachment.Interface, Index: attachment.DeviceIndex, Kind: attachment.DeviceKind,
-		Restore: func(link netlink.Link) { tuning.Restore(link, savedSettings(attachment.ConfList, owner)) },
+		Restore: restorer(savedSettings(attachment.ConfList, owner)),
 	}, a}
 	if confs := pluginConfs(attachment.ConfList); d.Name == "" && len(confs) > 0 {
 		d.Name = confs[0].Device

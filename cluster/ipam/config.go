@@ -98,31 +98,16 @@ func (c *Config) Families() []Family {
 	return all
 }
 
-// rangeOf returns the range that an address belongs to. A reserved one may be beside the start
-// and end of the ranges of its subnet.
-func (c *Config) rangeOf(a netip.Addr) (Range, bool) {
-	found := -1
-	for i := range c.Ranges {
-		r := &c.Ranges[i]
-		if r.has(a) {
-			return *r, true
-		}
-		if found < 0 && r.Subnet.Contains(a) {
-			found = i
-		}
-	}
-	if found < 0 {
-		return Range{}, false
-	}
-	return c.Ranges[found], true
-}
-
 // Assign returns the address as an attachment's.
 func (c *Config) Assign(a netip.Addr) (Assigned, error) {
-	r, ok := c.rangeOf(a)
-	if !ok {
+	at := slices.IndexFunc(c.Ranges, func(r Range) bool { return r.has(a) })
+	if at < 0 { // a reserved one may be beside the start and end of the ranges of its subnet
+		at = slices.IndexFunc(c.Ranges, func(r Range) bool { return r.Subnet.Contains(a) })
+	}
+	if at < 0 {
 		return Assigned{}, fmt.Errorf("%w: %s is in no range of the pool %s", ErrInvalid, a, c.Pool)
 	}
+	r := &c.Ranges[at]
 	return Assigned{Address: netip.PrefixFrom(a, r.Subnet.Bits()), Gateway: r.Gateway}, nil
 }
 

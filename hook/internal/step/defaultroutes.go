@@ -345,7 +345,11 @@ func restoreGateways(w *Work, a *state.Attachment) error {
 		had := slices.DeleteFunc(slices.Clone(seen.Gateways), func(g netip.Addr) bool { return g.Is6() != v6 })
 		changed := !slices.Equal(onrecord.GatewaysBy(a.Interface, netns.OfFamily(now, v6)), had)
 		if changed {
-			if err := replaceGateways(ns, a.Interface, v6, had); err != nil {
+			err := ns.RemoveDefaultRoutes(a.Interface, v6)
+			for _, gateway := range had {
+				err = errors.Join(err, ns.AddDefaultRoute(gateway, a.Interface))
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -354,14 +358,6 @@ func restoreGateways(w *Work, a *state.Attachment) error {
 		}
 	}
 	return nil
-}
-
-func replaceGateways(ns kernel.Namespace, iface string, v6 bool, gateways []netip.Addr) error {
-	err := ns.RemoveDefaultRoutes(iface, v6)
-	for _, gateway := range gateways {
-		err = errors.Join(err, ns.AddDefaultRoute(gateway, iface))
-	}
-	return err
 }
 
 // recordGateways has the result say of default routes what the namespace has.

@@ -32,10 +32,6 @@ func Configure(c *plugin.Call, result *current.Result) error {
 	if conf.IPAM.Type != "dhcp" {
 		return pluginipam.ConfigureIface(c.IfName, result)
 	}
-	return configureLeased(c, result)
-}
-
-func configureLeased(c *plugin.Call, result *current.Result) error {
 	leased := slices.DeleteFunc(slices.Clone(result.IPs), func(a *current.IPConfig) bool { return links.IsIPv4(a.Address.IP) })
 	link, err := links.Find(c.IfName)
 	if err == nil && link == nil {

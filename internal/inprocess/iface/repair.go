@@ -208,7 +208,14 @@ func ensureAddresses(c *plugin.Call, link netlink.Link, lacking []net.IPNet) err
 	var errs []error
 	for _, address := range lacking {
 		what := fmt.Sprintf("address %s of %s", address.String(), c.IfName)
-		errs = append(errs, c.Repair.Ensure(what, func() error { return addAddress(c, link, address) }))
+		errs = append(errs, c.Repair.Ensure(what, func() error { // as package ipam of the reference plugins does
+			if !links.IsIPv4(address.IP) {
+				if err := c.Sysctls.Set("net/ipv6/conf/"+c.IfName+"/keep_addr_on_down", "1"); err != nil {
+					return err
+				}
+			}
+			return netlink.AddrAdd(link, unsearched(address))
+		}))
 	}
 	return errors.Join(errs...)
 }
@@ -216,14 +223,4 @@ func ensureAddresses(c *plugin.Call, link netlink.Link, lacking []net.IPNet) err
 func isIPv6Off(c *plugin.Call) bool {
 	value, err := c.Sysctls.Get("net/ipv6/conf/" + c.IfName + "/disable_ipv6")
 	return err != nil || value == "1"
-}
-
-// addAddress gives the interface an address, as package ipam of the reference plugins does.
-func addAddress(c *plugin.Call, link netlink.Link, address net.IPNet) error {
-	if !links.IsIPv4(address.IP) {
-		if err := c.Sysctls.Set("net/ipv6/conf/"+c.IfName+"/keep_addr_on_down", "1"); err != nil {
-			return err
-		}
-	}
-	return netlink.AddrAdd(link, unsearched(address))
 }

@@ -5,7 +5,6 @@ package route
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -64,7 +63,7 @@ func entriesOf(r netlink.Route, names map[int]string) []entry {
 
 func entryOf(r netlink.Route, names map[int]string) entry {
 	e := entry{
-		prefix: prefixOf(r), via: addressOf(r.Gw), device: names[r.LinkIndex], metric: r.Priority,
+		prefix: netns.Destination(r, r.Family), via: addressOf(r.Gw), device: names[r.LinkIndex], metric: r.Priority,
 		onlink: r.Flags&int(netlink.FLAG_ONLINK) != 0, unreachable: r.Type == unix.RTN_UNREACHABLE,
 		ours: r.Protocol == Protocol, source: addressOf(r.Src),
 		odd: len(r.MultiPath) > 0 || r.Encap != nil || r.Tos != 0 || r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_UNREACHABLE,
@@ -79,19 +78,6 @@ func entryOf(r netlink.Route, names map[int]string) entry {
 		e.device = "" // IPv6 says lo
 	}
 	return e
-}
-
-// prefixOf is the destination of a route: older versions of the library have none for a default
-// route.
-func prefixOf(r netlink.Route) netip.Prefix {
-	if r.Dst == nil {
-		if r.Family == netlink.FAMILY_V4 {
-			return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		}
-		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	ones, _ := r.Dst.Mask.Size()
-	return netip.PrefixFrom(addressOf(r.Dst.IP), ones)
 }
 
 func (e entry) route(indexes map[string]int) (*netlink.Route, error) {

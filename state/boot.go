@@ -23,7 +23,8 @@ func (s *Store) CleanedBoot() (string, error) {
 
 // SetCleanedBoot records it. The caller holds LockCleaning.
 func (s *Store) SetCleanedBoot(boot string) error {
-	return s.disk.replace(filepath.Join(s.dir, "boot"), []byte(boot+"\n"), files.Options{Durable: true})
+	path := filepath.Join(s.dir, "boot")
+	return s.disk("write", path, func() error { return files.Replace(path, []byte(boot+"\n"), files.Options{Durable: true}) })
 }
 
 // LockCleaning is held by the process that removes what earlier boots left.

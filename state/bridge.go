@@ -47,7 +47,7 @@ func (b Bridges) SetAcceptRA(bridge, acceptRA string) error {
 	if err != nil {
 		return err
 	}
-	return b.disk.replace(path, []byte(boot+" "+acceptRA), files.Options{})
+	return b.disk("write", path, func() error { return files.Replace(path, []byte(boot+" "+acceptRA), files.Options{}) })
 }
 
 // AcceptRA returns the accept_ra that a bridge had before a plugin changed it; empty if all is restored. A file that has none is

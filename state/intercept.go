@@ -81,11 +81,6 @@ func (d disk) remove(path string, remove func(string) error) error {
 	return d("remove", path, func() error { return remove(path) })
 }
 
-// replace is files.Replace.
-func (d disk) replace(path string, data []byte, o files.Options) error {
-	return d("write", path, func() error { return files.Replace(path, data, o) })
-}
-
 // removeFile is files.Remove.
 func (d disk) removeFile(path string) error {
 	return d("remove", path, func() error { return files.Remove(path) })

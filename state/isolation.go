@@ -136,14 +136,17 @@ func (i HostIsolation) SetInForce(rules, prepared []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := i.disk.replace(i.file(), append([]byte(boot+"\n"), rules...), files.Options{}); err != nil {
+	err = i.disk("write", i.file(), func() error { return files.Replace(i.file(), append([]byte(boot+"\n"), rules...), files.Options{}) })
+	if err != nil {
 		return err
 	}
 	head, err := i.preparedHead()
 	if err != nil {
 		return err
 	}
-	return i.disk.replace(i.preparedFile(), append([]byte(head), prepared...), files.Options{})
+	return i.disk("write", i.preparedFile(), func() error {
+		return files.Replace(i.preparedFile(), append([]byte(head), prepared...), files.Options{})
+	})
 }
 
 // learnedPrefix begins the names of files of what is known of other hosts; the name of the pool is the rest.
@@ -191,7 +194,8 @@ func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) e
 	if content == nil {
 		return i.disk.removeFile(i.learned(pool))
 	}
-	if err := i.disk.replace(i.learned(pool), content, files.Options{}); err != nil {
+	write := func() error { return files.Replace(i.learned(pool), content, files.Options{}) }
+	if err := i.disk("write", i.learned(pool), write); err != nil {
 		return err
 	}
 	return i.ConfirmLearned(pool, read)
@@ -212,7 +216,7 @@ func (i HostIsolation) beginLearning(pool string) error {
 	if i.IsLearning() && bytes.Equal(former, before) {
 		return nil
 	}
-	return i.disk.replace(i.learning(), former, files.Options{})
+	return i.disk("write", i.learning(), func() error { return files.Replace(i.learning(), former, files.Options{}) })
 }
 
 // joined is a list of JSON with all elements of two lists, each once. What is no list has none, and none are no list.

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/agent/repair"
 	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cluster/span"
 	"github.com/allocnet/allocnet/cniconf"
@@ -87,7 +86,7 @@ type Config struct {
 	// not supported.
 	Cluster func() []span.Status
 	// Repair returns what attachments lack. Default: the request is not supported.
-	Repair func() repair.Status
+	Repair func() api.Repair
 	// Pprof serves /debug/pprof. Default: no.
 	Pprof bool
 	// Metrics counts. Default: a registry of the agent's own.
@@ -116,9 +115,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = cniconf.DefaultDirs()
-	}
+	c.ConfDirs = cniconf.Dirs(c.ConfDirs)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 256)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 64)
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)

@@ -14,11 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 // bodies are those of requests and answers. All other types of the API are in one of them.
 var bodies = []any{
-	api.Allocation{}, api.Attach{}, api.CNI{}, api.Cluster{}, api.Collected{}, api.DeniedFlows{}, api.Details{}, api.Element{}, api.Error{}, api.Event{},
+	api.Allocation{}, api.Attach{}, api.CNI{}, api.Cluster{}, api.Collected{}, api.DeniedFlows{}, api.Details{}, allocation.Element{}, api.Error{}, api.Event{},
 	api.Health{}, api.Leaks{}, api.Map{}, api.Networks{}, api.Pools{}, api.Repair{}, api.Setup{},
 }
 

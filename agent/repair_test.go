@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"errors"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -13,33 +12,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/agent/api"
-	"github.com/allocnet/allocnet/agent/repair"
-	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 // TestRepair: what attachments lack is as the description says, in the answer and in the metrics.
 func TestRepair(t *testing.T) {
 	since := time.Unix(1, 0).UTC()
-	r := start(t, Config{Repair: func() repair.Status {
-		return repair.Status{
-			Mode: hook.RepairRules, Repeated: map[string]int{"web-2": 7, "web-1": 9},
-			RemovedBy: map[string][]hook.Remover{"web-1": {{Name: "iptables", PID: 12, Parent: "dockerd"}}},
-			Drifts: []repair.Damage{
-				{Drift: hook.Drift{Allocation: "web-1", Network: "web", Interface: "eth0", Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, RemovedBy: []hook.Remover{{Name: "nft", PID: 13}}, Err: errors.New("x")}, Since: since},
-				{Drift: hook.Drift{Allocation: "web-2", Interface: "lo"}, Since: since},
-			},
-		}
-	}}, &scripted{})
+	want := &api.Repair{
+		Mode: "rules", Waiting: []api.WaitingRepair{{Allocation: "web-1", Repairs: 9, RemovedBy: []allocation.Remover{{Name: "iptables", PID: 12, Parent: "dockerd"}}}, {Allocation: "web-2", Repairs: 7}},
+		Damaged: []api.Damage{
+			{Allocation: "web-1", Network: "web", Interface: "eth0", Since: since, Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, RemovedBy: []allocation.Remover{{Name: "nft", PID: 13}}, Error: "x"},
+			{Allocation: "web-2", Interface: "lo", Since: since, Missing: []string{}, Unrepairable: []string{}},
+		},
+	}
+	r := start(t, Config{Repair: func() api.Repair { return *want }}, &scripted{})
 	got, err := r.client.Repair(t.Context())
 	if err != nil {
 		t.Fatal(err)
-	}
-	want := &api.Repair{
-		Mode: "rules", Waiting: []api.WaitingRepair{{Allocation: "web-1", Repairs: 9, RemovedBy: []api.Remover{{Name: "iptables", PID: 12, Parent: "dockerd"}}}, {Allocation: "web-2", Repairs: 7}},
-		Damaged: []api.Damage{
-			{Allocation: "web-1", Network: "web", Interface: "eth0", Since: since, Missing: []string{"a rule"}, Unrepairable: []string{"the interface"}, RemovedBy: []api.Remover{{Name: "nft", PID: 13}}, Error: "x"},
-			{Allocation: "web-2", Interface: "lo", Since: since, Missing: []string{}, Unrepairable: []string{}},
-		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -61,7 +50,7 @@ func TestRepairRequests(t *testing.T) {
 	if status, _, body := start(t, Config{}, &scripted{}).exchange("GET", "/v1/repair", ""); status != 501 {
 		t.Errorf("%d %s, want 501", status, body)
 	}
-	r := start(t, Config{Repair: func() repair.Status { return repair.Status{} }}, &scripted{})
+	r := start(t, Config{Repair: func() api.Repair { return api.Repair{} }}, &scripted{})
 	if status, _, body := r.exchange("GET", "/v1/repair", "{}"); status != 400 {
 		t.Errorf("%d %s, want 400", status, body)
 	}

@@ -4,10 +4,12 @@
 package agent
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/repair"
 )
 
@@ -17,7 +19,7 @@ var (
 )
 
 // repairCollector reads the state at each scrape.
-type repairCollector struct{ status func() repair.Status }
+type repairCollector struct{ status func() api.Repair }
 
 func (repairCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- damagedDesc
@@ -27,14 +29,16 @@ func (repairCollector) Describe(to chan<- *prometheus.Desc) {
 func (c repairCollector) Collect(to chan<- prometheus.Metric) {
 	s := c.status()
 	damaged := map[string]int{}
-	for _, d := range s.Drifts {
+	for _, d := range s.Damaged {
 		damaged[d.Network]++
 	}
 	for network, n := range damaged {
 		to <- gauge(damagedDesc, float64(n), network)
 	}
-	to <- gauge(repeatedDesc, float64(len(s.Repeated)))
+	to <- gauge(repeatedDesc, float64(len(s.Waiting)))
 }
+
+func (a *Agent) getRepair(*http.Request) (any, error) { return a.config.Repair(), nil }
 
 var _ repair.Observer = (*Metrics)(nil)
 

@@ -79,7 +79,7 @@ func TestWireResponses(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ engine, wire any }{
 		"allocation": {whole, &api.Allocation{}},
-		"details":    {&known[0], &api.AttachmentDetails{}},
+		"details":    {&known[0], &allocation.Details{}},
 		"collected":  {collected, &api.Collected{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,10 +105,10 @@ func TestWireResponses(t *testing.T) {
 
 // TestWireSelection holds the elements of a request to those of package selection.
 func TestWireSelection(t *testing.T) {
-	element := api.Element{
+	element := allocation.Element{
 		Name: "web", Interface: "data0", IPs: []string{"10.0.0.2/24"}, MAC: "02:00:00:00:00:01", MTU: 1400,
-		Bandwidth:    &api.Bandwidth{IngressRate: 1001, IngressBurst: 20002, EgressRate: 1003, EgressBurst: 20004},
-		PortMappings: []api.PortMapping{{HostPort: allocation.PortRange{First: 1, Last: 1}, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
+		Bandwidth:    &allocation.Bandwidth{IngressRate: 1001, IngressBurst: 20002, EgressRate: 1003, EgressBurst: 20004},
+		PortMappings: []allocation.ChosenPort{{HostPort: allocation.PortRange{First: 1, Last: 1}, ContainerPort: 2, Protocol: "tcp", HostIP: "192.0.2.1"}},
 		DefaultRoute: []string{"10.0.0.1"}, CNIArgs: map[string]any{"a": "b"}, InfinibandGUID: "02:00:00:00:00:00:00:01", Ports: []string{"http"},
 	}
 	requireFull(t, "element", reflect.ValueOf(element))
@@ -121,14 +121,14 @@ func TestWireSelection(t *testing.T) {
 	if got := marshal(t, attachBody{Networks: body.Networks}); got != sent {
 		t.Errorf("sent %s, read %s", sent, got)
 	}
-	if want, got := reflect.TypeFor[selection.Element]().NumField(), reflect.TypeFor[api.Element]().NumField(); got != want {
-		t.Errorf("api.Element has %d fields, selection.Element %d", got, want)
+	if want, got := reflect.TypeFor[selection.Element]().NumField(), reflect.TypeFor[allocation.Element]().NumField(); got != want {
+		t.Errorf("allocation.Element has %d fields, selection.Element %d", got, want)
 	}
 }
 
 func TestSetupRequest(t *testing.T) {
 	sent := api.Setup{
-		Netns: "/run/netns/a", Identity: api.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"},
+		Netns: "/run/netns/a", Identity: allocation.Identity{Namespace: "n", Job: "j", Group: "g", Region: "r"},
 		Primary: api.Selection{{Name: "web"}}, Networks: api.Selection{{Name: "storage"}},
 		Ports: []api.Port{{Label: "http", HostPort: 1, LastHostPort: 1, To: 2, HostIP: "192.0.2.1", Protocol: "tcp"}}, Args: map[string]string{"A": "b"},
 		Ingress: "5432/tcp", Egress: "10.0.0.0/8, dns",

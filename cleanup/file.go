@@ -76,19 +76,13 @@ func (f *file) unchanged() bool {
 // remove removes the file unless its content has changed.
 func (f *file) remove() error {
 	content, err := readSmall(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if content != f.content {
+	if err == nil && content != f.content {
 		return fmt.Errorf("%s has changed since it was read", f.path)
 	}
-	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err == nil {
+		err = os.Remove(f.path)
 	}
-	return nil
+	return files.UnlessMissing(err)
 }
 
 // readSmall reads a regular file: where others may write, a link could lead

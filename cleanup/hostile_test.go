@@ -23,7 +23,7 @@ var (
 )
 
 func patternsOf(name string) *leak {
-	p, _ := catalogue.find(name)
+	p := catalogue.find(name)
 	return p.leaves[0]
 }
 

@@ -234,7 +234,7 @@ func (b backend) unlisted(ctx context.Context, h *host, why string, wanted func(
 func (c catalog) chainsOf(a state.Attachment) []string {
 	var chains []string
 	for _, plugin := range pluginTypes(a) {
-		for _, l := range c.leavesOf(plugin) {
+		for _, l := range c.find(plugin).leaves {
 			for _, p := range l.chains {
 				chains = append(chains, p.name.of(ownerOf(a.Network, a.ContainerID, a.Interface)))
 			}

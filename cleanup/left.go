@@ -54,7 +54,7 @@ func (h *host) rulesLeft(ctx context.Context, a state.Attachment, plugin string)
 	ctx, stop := h.limit(ctx)
 	defer stop()
 	var searches []netfilter.RuleSearch
-	for _, l := range h.catalog.leavesOf(plugin) {
+	for _, l := range h.catalog.find(plugin).leaves {
 		searches = append(searches, l.searches(a)...)
 	}
 	if len(searches) == 0 {
@@ -114,7 +114,7 @@ func (h *host) linksLeft(a state.Attachment, plugin string) (left []string, err 
 		}
 	}
 	macs, owner := hostMACs(a), ownerOf(a.Network, a.ContainerID, a.Interface)
-	for _, l := range h.catalog.leavesOf(plugin) {
+	for _, l := range h.catalog.find(plugin).leaves {
 		for _, p := range l.links {
 			made := p.name.of(owner)
 			name, failed := h.kernel.findLink(made, p.linkType, macs[made])
@@ -127,7 +127,7 @@ func (h *host) linksLeft(a state.Attachment, plugin string) (left []string, err 
 }
 
 func (h *host) filesLeft(a state.Attachment, plugin string) (left []string, err error) {
-	for _, l := range h.catalog.leavesOf(plugin) {
+	for _, l := range h.catalog.find(plugin).leaves {
 		for _, f := range l.files {
 			for _, dir := range f.in.list([]json.RawMessage{a.ConfList}) {
 				path := filepath.Join(dir, f.key(ownerOf(a.Network, a.ContainerID, a.Interface)))
@@ -150,8 +150,8 @@ var errUnknownForm = errors.New("it has a form in which it was not made, as afte
 func (h *host) stillLeft(ctx context.Context, leftovers []state.Leftover) (failures []Failure) {
 	for _, l := range leftovers {
 		for _, s := range l.Suspects {
-			var of *LeftError
-			if !errors.As(s.DelErr, &of) {
+			of, ok := errors.AsType[*LeftError](s.DelErr)
+			if !ok {
 				continue
 			}
 			left, err := h.rulesLeft(ctx, s.Attachment, of.Plugin)

@@ -70,7 +70,7 @@ func (t nftTable) scan(ctx context.Context, h *host, kind Kind) (found scanResul
 	}
 	for _, name := range chains {
 		if t.own.prefix != "" && strings.HasPrefix(name, t.own.prefix) {
-			found.Objects = append(found.Objects, t.ownChain(kind, name))
+			found.Objects = append(found.Objects, Object{Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name), nft: &nftObject{t, nftRule{chain: name}, true}})
 		}
 	}
 	return found, err
@@ -97,13 +97,6 @@ func (system) listNFTables(ctx context.Context, t nftTable) (rules []nftRule, ch
 		chains, err = socket.Chains(table)
 	}
 	return rules, chains, err
-}
-
-func (t nftTable) ownChain(kind Kind, name string) Object {
-	return Object{
-		Kind: kind, key: name, Where: fmt.Sprintf("%s %s", t, name),
-		nft: &nftObject{t, nftRule{chain: name}, true},
-	}
 }
 
 // object has the owner that the comment names. Where the key does not say the

@@ -45,23 +45,15 @@ type leak struct {
 
 type catalog []plugin
 
-func (c catalog) find(name string) (plugin, bool) {
-	i := slices.IndexFunc(c, func(p plugin) bool { return p.name == name })
-	if i < 0 {
-		return plugin{}, false
+// find returns the zero plugin for a name that the catalogue lacks.
+func (c catalog) find(name string) (found plugin) {
+	if i := slices.IndexFunc(c, func(p plugin) bool { return p.name == name }); i >= 0 {
+		found = c[i]
 	}
-	return c[i], true
+	return found
 }
 
-func (c catalog) leavesOf(name string) []*leak {
-	p, _ := c.find(name)
-	return p.leaves
-}
-
-func (c catalog) has(name string) bool {
-	_, ok := c.find(name)
-	return ok
-}
+func (c catalog) has(name string) bool { return c.find(name).name != "" }
 
 // leaks yields each leak once, also where plugins share it.
 func (c catalog) leaks() iter.Seq[*leak] {
@@ -152,10 +144,7 @@ func pluginTypes(a state.Attachment) []string {
 
 // movesLink tells whether a plugin moved the attachment's interface from the host.
 func (c catalog) movesLink(a state.Attachment) bool {
-	return slices.ContainsFunc(pluginTypes(a), func(name string) bool {
-		p, _ := c.find(name)
-		return p.movesLink
-	})
+	return slices.ContainsFunc(pluginTypes(a), func(name string) bool { return c.find(name).movesLink })
 }
 
 func (c catalog) unknownPlugins(suspects []state.Suspect) error {

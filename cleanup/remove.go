@@ -139,12 +139,7 @@ func (r *removal) look(look func() []Failure) {
 }
 
 func (r *removal) failed(owner Owner) bool {
-	for _, f := range r.failures {
-		if f.Owner.Allocation == owner.Allocation {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.failures, func(f Failure) bool { return f.Owner.Allocation == owner.Allocation })
 }
 
 // rules removes those of all backends at once, then the conntrack entries of the
@@ -222,13 +217,11 @@ func (f *scanResult) withoutReassigned(rules, removed []Object) []Object {
 }
 
 func (f *scanResult) leased(address netip.Addr, freed map[string]bool) bool {
-	for _, dir := range f.leaseDirs {
+	return slices.ContainsFunc(f.leaseDirs, func(dir string) bool {
 		path := filepath.Join(dir, address.String())
-		if _, err := os.Lstat(path); err == nil && !freed[path] {
-			return true
-		}
-	}
-	return false
+		_, err := os.Lstat(path)
+		return err == nil && !freed[path]
+	})
 }
 
 // deleteFlows removes the conntrack entries of published UDP ports. As long as

@@ -40,7 +40,7 @@ func (h *host) sourcesOf(ctx context.Context, leftovers []state.Leftover) []Obje
 }
 
 func (c catalog) sources(conf pluginConf, a state.Attachment) (all []firewall.Source) {
-	plugin, _ := c.find(conf.Type)
+	plugin := c.find(conf.Type)
 	if plugin.zone == nil || plugin.zone(conf) == "" {
 		return nil
 	}

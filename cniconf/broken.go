@@ -51,14 +51,16 @@ func (b BrokenFile) Unwrap() error { return b.Err }
 
 // asBroken makes a broken file of the error of reading a network's file.
 func asBroken(path string, err error) BrokenFile {
-	var broken BrokenFile
-	if !errors.As(err, &broken) {
+	broken, ok := errors.AsType[BrokenFile](err)
+	if !ok {
 		broken = BrokenFile{Path: path, Err: err}
 	}
 	data, _ := readFile(path) // err has the reason
 	broken.Network = nameIn(data)
 	if utils.ValidateNetworkName(broken.Network) != nil {
-		broken.named = namesIn(data)
+		for _, match := range nameKey.FindAllSubmatch(data, -1) { // it may be no JSON
+			broken.named = append(broken.named, string(match[1]))
+		}
 	}
 	return broken
 }
@@ -106,14 +108,6 @@ func nameIn(data []byte) (name string) {
 // nameKey is a key "name" of any object and the name that follows. Quotes or the colon may
 // be missing, but not all of them: "nameservers" is another key.
 var nameKey = regexp.MustCompile(`(?i)(?:^|[^\w.-])name[\s"':=]+([\w.-]+)`)
-
-// namesIn returns the names that follow a key "name" in a text that is not JSON.
-func namesIn(data []byte) (names []string) {
-	for _, match := range nameKey.FindAllSubmatch(data, -1) {
-		names = append(names, string(match[1]))
-	}
-	return names
-}
 
 // readFile reads a regular file of a sensible size. Of a larger one it returns the start,
 // and an error.

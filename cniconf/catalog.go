@@ -28,14 +28,26 @@ const (
 	OwnDir = "/etc/allocnet/networks"
 )
 
-// DefaultDirs are the configuration directories unless configured: allocnet's own if this host has it, and that of Nomad clients.
-func DefaultDirs() []string { return defaultDirs(OwnDir) }
+// DefaultDirs are the configuration directories unless configured: allocnet's own, and that of Nomad clients.
+func DefaultDirs() []string { return []string{OwnDir, nomadDir} }
 
-func defaultDirs(own string) []string {
-	if _, err := os.Stat(own); errors.Is(err, fs.ErrNotExist) {
-		return []string{nomadDir}
+// Dirs returns the directories that are configured, or the default ones for none.
+func Dirs(configured []string) []string {
+	if len(configured) == 0 {
+		return DefaultDirs()
 	}
-	return []string{own, nomadDir}
+	return configured
+}
+
+// Present returns the directories without OwnDir if this host does not have it. It is made for the first network with rules, maybe after
+// a program has begun that reads the directories.
+func Present(dirs []string) []string { return present(OwnDir, dirs) }
+
+func present(own string, dirs []string) []string {
+	if _, err := os.Stat(own); !errors.Is(err, fs.ErrNotExist) {
+		return dirs
+	}
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return dir == own })
 }
 
 // NomadDir is of the configuration directories the one that Nomad's client reads, by convention the
@@ -98,7 +110,7 @@ func Load(dirs ...string) (*Catalog, error) { return LoadExcept("", dirs...) }
 // about to replace that file. Empty path: no exception.
 func LoadExcept(path string, dirs ...string) (*Catalog, error) {
 	c := &Catalog{Dirs: dirs}
-	for _, dir := range dirs {
+	for _, dir := range Present(dirs) {
 		if err := c.addDir(dir, filepath.Clean(path)); err != nil {
 			return nil, err
 		}

@@ -409,11 +409,19 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-func TestDefaultDirs(t *testing.T) {
-	own := t.TempDir()
-	for dir, want := range map[string][]string{own: {own, "/opt/cni/config"}, own + "/none": {"/opt/cni/config"}} {
-		if got := defaultDirs(dir); !slices.Equal(got, want) {
+// TestPresent: the directory for networks with rules need not be there, and counts from when it is.
+func TestPresent(t *testing.T) {
+	own, missing := t.TempDir(), t.TempDir()+"/none"
+	dirs := []string{own, missing}
+	for dir, want := range map[string][]string{own: dirs, missing: {own}, "/other": dirs} {
+		if got := present(dir, dirs); !slices.Equal(got, want) {
 			t.Errorf("with %s: %q, want %q", dir, got, want)
 		}
+	}
+	if _, err := Load(OwnDir); err != nil {
+		t.Errorf("whether this host has %s or not: %v", OwnDir, err)
+	}
+	if _, err := Load(missing); !errors.Is(err, ErrNoDir) {
+		t.Errorf("another one that is missing: %v, want ErrNoDir", err)
 	}
 }

@@ -235,17 +235,10 @@ func validate(list *libcni.NetworkConfigList) error {
 		return fmt.Errorf("cniVersion %q: want 0.3.0 to %s", list.CNIVersion, version.Current())
 	}
 	for i, plugin := range list.Plugins {
-		if err := validatePlugin(plugin); err != nil {
-			return fmt.Errorf("plugins[%d]: %w", i, err)
-		}
-	}
-	return nil
-}
-
-func validatePlugin(plugin *libcni.PluginConfig) error {
-	for _, name := range []string{plugin.Network.Type, plugin.Network.IPAM.Type} {
-		if strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
-			return fmt.Errorf("type %q: want the name of a plugin, not a path", name)
+		for _, name := range []string{plugin.Network.Type, plugin.Network.IPAM.Type} {
+			if strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
+				return fmt.Errorf("plugins[%d]: type %q: want the name of a plugin, not a path", i, name)
+			}
 		}
 	}
 	return nil

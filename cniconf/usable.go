@@ -53,8 +53,8 @@ func (u Usable) Check(n *Network) error {
 // *MissingPluginError.
 func (u Usable) CheckPlugins(n *Network) error {
 	err := n.CheckPlugins(u.host.PluginDirs)
-	var missing *MissingPluginError
-	if u.host.WhyPlugins == nil || !errors.As(err, &missing) {
+	missing, ok := errors.AsType[*MissingPluginError](err)
+	if !ok || u.host.WhyPlugins == nil {
 		return err
 	}
 	if missing.Why = u.host.WhyPlugins(n); missing.Why == nil {
@@ -68,17 +68,6 @@ func (u Usable) creators(bridge string) []*Network {
 	return slices.DeleteFunc(creators(u.catalog.Networks, bridge), func(n *Network) bool {
 		return u.CheckPlugins(n) != nil
 	})
-}
-
-// firstCreators returns the name of a network for each bridge that one creates.
-func (u Usable) firstCreators(bridges []string) []string {
-	var names []string
-	for _, bridge := range bridges {
-		if found := u.creators(bridge); len(found) > 0 {
-			names = append(names, found[0].Name)
-		}
-	}
-	return names
 }
 
 func creators(networks []*Network, bridge string) []*Network {
@@ -122,7 +111,11 @@ func (u Usable) LookupAll(names []string) ([]*Network, error) {
 		}
 		err = n.CheckMasters(u.orCreated(func(bridge string) []*Network { return creators(networks, bridge) }))
 		if missing, ok := errors.AsType[*MissingMasterError](err); ok {
-			missing.Creators = u.firstCreators(missing.Missing)
+			for _, bridge := range missing.Missing {
+				if found := u.creators(bridge); len(found) > 0 {
+					missing.Creators = append(missing.Creators, found[0].Name)
+				}
+			}
 		}
 		if err != nil {
 			return nil, err

@@ -52,7 +52,6 @@ type Call struct {
 	AnnounceAgain func(netns, iface string, addresses []netip.Addr)
 }
 
-// verb is a command of the CNI specification.
 type verb struct {
 	// since is the version of the specification that has it. Empty: all.
 	since string

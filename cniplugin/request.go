@@ -49,7 +49,6 @@ type request struct {
 	close   func()
 }
 
-// newRequest reads the plugin configuration and opens the engine.
 func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (*request, error) {
 	conf, warning, err := readConf(args.StdinData, strict)
 	if err != nil {
@@ -71,7 +70,9 @@ func (c Call) newRequest(ctx context.Context, args *skel.CmdArgs, strict bool) (
 	if warning = errors.Join(warning, err); warning != nil {
 		r.log.Warn("mistake in the plugin configuration", "error", line(warning))
 	}
-	if r.engine, err = c.newEngine(conf, r.log); err != nil {
+	config := conf.engineConfig()
+	config.Logger, config.Observers, config.AnnounceAgain = r.log, []hook.Observer{event.NewRecorder(conf.StateDir, Name, r.log)}, c.AnnounceAgain
+	if r.engine, err = hook.NewEngine(config); err != nil {
 		_ = output.Close() // nothing was written
 		return nil, err
 	}
@@ -91,12 +92,6 @@ func (c Call) addArgs(ctx context.Context, to *conf) error {
 	return err
 }
 
-func (c Call) newEngine(of *conf, log hclog.Logger) (*hook.Engine, error) {
-	config := of.engineConfig()
-	config.Logger, config.Observers, config.AnnounceAgain = log, []hook.Observer{event.NewRecorder(of.StateDir, Name, log)}, c.AnnounceAgain
-	return hook.NewEngine(config)
-}
-
 // engineConfig is the configuration of the engine, without a logger and observers. In a call the networks are read once.
 func (c *conf) engineConfig() hook.Config {
 	return hook.Config{
@@ -111,10 +106,7 @@ func (c *conf) engineConfig() hook.Config {
 
 // catalog returns the delegates and the networks of confDir, which delegates make optional.
 func (c *conf) catalog() (*cniconf.Catalog, error) {
-	dirs := filepath.SplitList(c.ConfDir)
-	if len(dirs) == 0 {
-		dirs = cniconf.DefaultDirs()
-	}
+	dirs := cniconf.Dirs(filepath.SplitList(c.ConfDir))
 	catalog, err := cniconf.Load(dirs...)
 	if errors.Is(err, cniconf.ErrNoDir) && len(c.delegates) > 0 {
 		catalog, err = &cniconf.Catalog{Dirs: dirs}, nil

@@ -34,7 +34,7 @@ func contested(ctx context.Context, r *Report, published func() (map[netip.Addr]
 		subject := address.String()
 		switch {
 		case errs[i] != nil:
-			r.addUnexamined(subject, fmt.Sprintf("ports of an allocation are published on it (publishAddress), and whether another host has it is not known: %v", errs[i]), "ip link set "+held[address]+" up")
+			r.addUnexamined(subject, fmt.Sprintf("ports of an allocation are published on it (publishAddress), and whether another host has it is not known: %v", errs[i]), "ip link show "+held[address]+": it has to be up, and to have a carrier (LOWER_UP)")
 		case answered[i]:
 			r.addError(subject, fmt.Sprintf("ports of an allocation are published on it (publishAddress), and another host on the link of %s answers for it, too: connections get to either", held[address]),
 				fmt.Sprintf("find that host: ip neighbour show %s, on a third host; remove the address there, or publish on another one", address))

@@ -12,7 +12,6 @@ import (
 	"github.com/allocnet/allocnet/hook"
 )
 
-// drifts reports attachments that lack something of what was made for them.
 func (d *Doctor) drifts(ctx context.Context, r *Report) {
 	if d.Drifts == nil {
 		return

@@ -23,7 +23,6 @@ const (
 	fightRepairs = 3
 )
 
-// fights reports attachments that were repaired again and again.
 func (d *Doctor) fights(ctx context.Context, r *Report) {
 	var repairs []event.Event
 	for e, err := range (event.Log{StateDir: d.StateDir}).Events(ctx, event.Filter{}, false) {

@@ -72,7 +72,6 @@ type ownPluginConf struct {
 	Agent                   struct{ JobNetworks bool }
 }
 
-// ownConf returns the plugin configuration of allocnet-cni in a conflist.
 func ownConf(n *cniconf.Network) (ownPluginConf, bool) {
 	for _, plugin := range n.List.Plugins {
 		var conf ownPluginConf

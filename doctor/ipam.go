@@ -211,7 +211,7 @@ func (p poolReport) reserved() {
 // room reports a pool whose blocks are nearly all claimed, and families of this host without
 // free addresses.
 func (p poolReport) room() {
-	for _, family := range p.Config.Families() {
+	for _, family := range p.Config.BlockFamilies() {
 		claimed := uint64(0)
 		for _, b := range p.Overview.Blocks {
 			if ipam.FamilyOf(b.Block.Addr()) == family {

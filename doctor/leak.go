@@ -13,7 +13,6 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 )
 
-// leaks reports what dead allocations left on the host.
 func (d *Doctor) leaks(ctx context.Context, r *Report) {
 	report, err := d.Collector.Examine(ctx, cleanup.Scope{}, cleanup.NoneLive)
 	if err != nil {

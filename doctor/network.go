@@ -49,11 +49,10 @@ func answersDirectly(p cniconf.Plugin) bool {
 // defaultMTU is what the kernel gives a pair of interfaces.
 const defaultMTU = 1500
 
-// networks reads the CNI configuration directories.
 func (d *Doctor) networks(r *Report) []network {
 	catalog, err := cniconf.Load(d.ConfDirs...)
 	if err != nil {
-		dirs := strings.Join(d.ConfDirs, " ")
+		dirs := strings.Join(cniconf.Present(d.ConfDirs), " ")
 		r.addError(dirs, err.Error(), "mkdir -p "+dirs+", and put network configurations there")
 		return nil
 	}

@@ -49,9 +49,9 @@ func routedPools(r *Report, networks []network, f *forwarding.Facts) {
 	obstacles(r, f, slices.Collect(maps.Values(pools)))
 }
 
-// examineMTU reports attachments that send larger packets than the VXLAN takes.
+// examineMTU reports attachments that send larger packets than the VXLAN takes. Those whose MTU follows the uplink do not.
 func (p routedPlugin) examineMTU(r *Report, most int) {
-	if most <= 0 || p.MTU <= most {
+	if most <= 0 || p.MTU <= most || p.network.follows {
 		return
 	}
 	r.addWarning(p.network.Path, fmt.Sprintf("network %q has the MTU %d, and the VXLAN of pool %s takes packets of %d: larger ones have to be sent again", p.network.Name, p.MTU, p.Pool.Pool, most),
@@ -138,7 +138,6 @@ func subnetsOfOthers(r *Report, networks []network) {
 	}
 }
 
-// obstacles reports what drops packets between hosts.
 func obstacles(r *Report, f *forwarding.Facts, pools []*ipam.Config) {
 	for _, o := range f.Obstacles(pools) {
 		isSame := func(f Finding) bool { return f.Severity == Warning && f.Subject == o.Subject } // as of other networks

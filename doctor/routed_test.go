@@ -50,6 +50,7 @@ func TestRoutedPools(t *testing.T) {
 		"no MTU": {map[string]string{"a.conflist": routedNetwork("a", `"type": "ptp"`, vxlan)}, nil, []string{
 			`warning DIR/a.conflist: network "a" has the MTU 1500, and the VXLAN of pool p takes packets of 1450: larger ones have to be sent again => set "mtu": 1450 of the plugin ptp, on all hosts`,
 		}},
+		"MTU of the uplink":    {map[string]string{"a.conflist": strings.Replace(routedNetwork("a", `"type": "ptp"`, vxlan), `"plugins"`, `"allocnet": {"mtuFrom": "uplink"}, "plugins"`, 1)}, nil, nil},
 		"no MTU without VXLAN": {map[string]string{"a.conflist": routedNetwork("a", `"type": "ptp"`, `"pool": "p", "mode": "routed", "ranges": [{"subnet": "10.100.0.0/16"}]`)}, nil, nil},
 		"one VXLAN of two pools": {other(`"type": "ptp", "mtu": 1400`, `"pool": "q", "mode": "auto", "vxlan": {"id": 7}, "ranges": [{"subnet": "10.101.0.0/16"}]`), nil, []string{
 			`error DIR/b.conflist: pool q has the VXLAN 7 on port 4789, as pool p of network "a" (DIR/a.conflist) => give one of the pools another "vxlan": {"id": NUMBER}, on all hosts`,

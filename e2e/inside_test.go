@@ -26,7 +26,7 @@ func TestExec(t *testing.T) {
 	if out := h.must("exec", "exec-1", "--", "cat", "/etc/resolv.conf"); !strings.Contains(out, "Written by allocnet for network namespace exec-1") {
 		t.Errorf("resolv.conf: %s", out)
 	}
-	for code, command := range map[int]string{7: "exit 7", 128 + int(syscall.SIGTERM): "kill -TERM $$", 128 + int(syscall.SIGUSR1): "kill -USR1 $PPID; sleep 60"} {
+	for code, command := range map[int]string{7: "exit 7", 128 + int(syscall.SIGTERM): "kill -TERM $$", 128 + int(syscall.SIGUSR1): "kill -USR1 $PPID; exec sleep 60"} {
 		if o := h.allocnet("exec", "exec-1", "--", "sh", "-c", command); o.code != code {
 			t.Errorf("%s: exit code %d, want %d: %s", command, o.code, code, o.stderr)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -70,17 +71,25 @@ func TestNetworkIsNotCreated(t *testing.T) {
 	sandbox.Run(t, "ip", "address", "add", "10.43.7.1/24", "dev", "lan0")
 	sandbox.Run(t, "ip", "link", "set", "lan0", "up")
 	sandbox.Run(t, "ip", "link", "set", "lan1", "up")
+	h.refuse(2, []string{"create " + cniconf.OwnDir}, "network", "create", "other", "--conf-dir", cniconf.OwnDir)
+	if err := os.MkdirAll(cniconf.OwnDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(cniconf.OwnDir)
+	sandbox.WriteFile(t, cniconf.OwnDir+"/ruled.conflist", `{"cniVersion": "1.0.0", "name": "ruled", "plugins": [
+		{"type": "bridge", "bridge": "ruled0", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.45.0.0/24"}]]}}]}`)
 	for want, args := range map[string]string{
-		`network "made" is there already`:        "made --subnet 10.44.0.0/24",
-		`overlaps 10.42.7.0/24 of network`:       "other --subnet 10.42.0.0/16",
-		`bridge made0 is that of network "made"`: "other --subnet 10.44.0.0/24 --bridge made0",
-		"dev lan0":                               "other --subnet 10.43.7.0/25",
-		"this host has a link lan0 already":      "lan",
-		"the host has no link none0":             "other --type macvlan --master none0 --subnet 10.44.0.0/24",
-		`--vlan "uplink"`:                        "other --vlan uplink --subnet 10.44.0.0/24",
-		`--subnet "10.44.0.0"`:                   "other --subnet 10.44.0.0",
-		`isolation "full"`:                       "other --isolation full",
-		`type "overlay"`:                         "other --type overlay",
+		`overlaps 10.45.0.0/24 of network "ruled"`: "other --subnet 10.45.0.0/24", // of a directory that --conf-dir leaves out
+		`network "made" is there already`:          "made --subnet 10.44.0.0/24",
+		`overlaps 10.42.7.0/24 of network`:         "other --subnet 10.42.0.0/16",
+		`bridge made0 is that of network "made"`:   "other --subnet 10.44.0.0/24 --bridge made0",
+		"dev lan0":                                 "other --subnet 10.43.7.0/25",
+		"this host has a link lan0 already":        "lan",
+		"the host has no link none0":               "other --type macvlan --master none0 --subnet 10.44.0.0/24",
+		`--vlan "uplink"`:                          "other --vlan uplink --subnet 10.44.0.0/24",
+		`--subnet "10.44.0.0"`:                     "other --subnet 10.44.0.0",
+		`isolation "full"`:                         "other --isolation full",
+		`type "overlay"`:                           "other --type overlay",
 	} {
 		h.refuse(2, []string{want}, append([]string{"network", "create"}, strings.Fields(args)...)...)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/files"
 )
@@ -193,7 +193,7 @@ func TestBounds(t *testing.T) {
 	r.full, r.kept = 16<<10, 64<<10
 	hostile := strings.Repeat("\x1b[2J\x00é", 10_000)
 	for i := range 300 {
-		add(t, r, Event{Allocation: fmt.Sprintf("crash-%d", i), Job: "crash", Namespace: "default", Networks: []string{hostile, hostile}, RemovedBy: slices.Repeat([]api.Remover{{Name: hostile, Parent: hostile}}, 10), Error: hostile})
+		add(t, r, Event{Allocation: fmt.Sprintf("crash-%d", i), Job: "crash", Namespace: "default", Networks: []string{hostile, hostile}, RemovedBy: slices.Repeat([]allocation.Remover{{Name: hostile, Parent: hostile}}, 10), Error: hostile})
 		if i == 0 || i == 150 {
 			add(t, r, Event{Allocation: "web-1"}, Event{Allocation: "db-1", Job: "db", Namespace: "prod"})
 		}
@@ -255,7 +255,7 @@ func TestFormat(t *testing.T) {
 	full := Event{
 		Version: 1, Index: 2, Time: time.Unix(1, 0).UTC(), Operation: "attach", Outcome: "done", Reason: "gc", Caller: "agent", Allocation: "a", Namespace: "n",
 		Job: "j", Task: "t", Networks: []string{"web"}, Interface: "eth0", Attempts: 3, Objects: 4, Missing: []string{"m"},
-		RemovedBy: []api.Remover{{Name: "nft", PID: 6, Parent: "sh"}}, Pool: "p", Seconds: 5.5, Error: "e",
+		RemovedBy: []allocation.Remover{{Name: "nft", PID: 6, Parent: "sh"}}, Pool: "p", Seconds: 5.5, Error: "e",
 	}
 	for _, test := range []struct {
 		event Event

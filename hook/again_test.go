@@ -45,16 +45,11 @@ func TestExtendAgainKeepsAttached(t *testing.T) {
 // TestKilledExtendAgainKeepsAttached: the same when the second Extend is killed. GC
 // removes what that call did, all of it.
 func TestKilledExtendAgainKeepsAttached(t *testing.T) {
-	i := install(t)
 	k := killable{
 		find: inTurn(setup(ownRequest), extend(extendRequest), func(w *world) error { return w.Detach(w.ctx, "own", "net2") }),
 		call: extend(extendRequest),
 	}
-	for at, effect := range k.effects(t, i) {
-		w := k.world(t, i)
-		w.killAt(at, false)
-		_ = k.call(w) // a dead process returns nothing
-		w.bury()
+	killedBeforeEach(t, install(t), k, func(w *world, when string) {
 		if err := collect(w); err != nil {
 			t.Error(err)
 		}
@@ -62,9 +57,9 @@ func TestKilledExtendAgainKeepsAttached(t *testing.T) {
 		got := w.namespaces.interfaces(filepath.Join(w.config.NetnsDir, "own"))
 		before, after := []string{"eth0", "net1", "net3"}, []string{"eth0", "net1", "net2", "net3", "net4"}
 		if !slices.Equal(got, before) && !slices.Equal(got, after) {
-			t.Errorf("killed before %q: the namespace has %v, want %v or %v", effect, got, before, after)
+			t.Errorf("%s: the namespace has %v, want %v or %v", when, got, before, after)
 		}
-	}
+	})
 }
 
 // TestFailedUndoIsTold: what an Extend that fails has attached and cannot detach is part of its error, and stays on record.

@@ -28,14 +28,15 @@ func TestCancelledAtEveryCall(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			w := k.world(t, i)
-			first := w.calls
+			found, first := w.keep(t), w.calls
 			if err := k.call(w); err != nil {
 				t.Fatal(err)
 			}
-			for n := first + 1; n <= w.calls; n++ {
+			for last, n := w.calls, first+1; n <= last; n++ {
 				for _, during := range []bool{false, true} {
 					exhaustive.Run(t, fmt.Sprintf("call %d, during %t", n-first, during), func(t *testing.T) {
-						k.cancel(t, k.world(t, i), n, during)
+						found(t)
+						k.cancel(t, w, n, during)
 					})
 				}
 			}
@@ -67,7 +68,7 @@ func (k killable) cancel(t *testing.T, w *world, n int, during bool) {
 		}
 		w.wantRecorded()
 	}
-	if err := k.again(w); err != nil {
+	if err := k.repeat(w); err != nil {
 		t.Errorf("again: %v", err)
 	}
 	w.wantRecorded()

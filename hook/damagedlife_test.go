@@ -195,8 +195,14 @@ func TestCutIsNotDone(t *testing.T) {
 		for verb, call := range removing {
 			exhaustive.Run(t, name+"/"+verb, func(t *testing.T) {
 				t.Parallel()
+				w := newWorld(t, i)
+				if err := life.make(w); err != nil {
+					t.Fatal(err)
+				}
+				found := w.keep(t)
 				for lines, more := 0, true; more; lines++ {
-					more = requireNotDone(t, i, life, call, lines)
+					found(t)
+					more = w.requireNotDone(t, life, call, lines)
 				}
 			})
 		}
@@ -204,12 +210,8 @@ func TestCutIsNotDone(t *testing.T) {
 }
 
 // requireNotDone cuts the journal of an allocation behind a number of lines, and makes a call. It returns whether there are more.
-func requireNotDone(t *testing.T, i installation, life recordedLife, call func(*world, recordedLife) error, lines int) (more bool) {
+func (w *world) requireNotDone(t *testing.T, life recordedLife, call func(*world, recordedLife) error, lines int) (more bool) {
 	t.Helper()
-	w := newWorld(t, i)
-	if err := life.make(w); err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(w.config.StateDir, "allocations", life.id, "journal")
 	whole, err := os.ReadFile(path)
 	if err != nil {

@@ -150,7 +150,7 @@ func TestKilledInProcess(t *testing.T) {
 	i.inProcess = true
 	some := map[string]killable{
 		"Setup whose commit fails": {
-			call: failing(setup(runtimeRequest), "commit net2"), again: setup(runtimeRequest), attach: setup(runtimeRequest), id: "runtime",
+			call: failing(setup(runtimeRequest), "commit net2"), attach: setup(runtimeRequest), id: "runtime",
 		},
 		"Teardown whose commit fails": {
 			find: setup(runtimeRequest), call: failing(teardown("runtime"), "commit net2", "clean net2"), again: teardown("runtime"),

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -151,6 +152,33 @@ func TestInsideKnowsOthers(t *testing.T) {
 	}
 	if got := others(); len(got) > 0 {
 		t.Errorf("after the end of the other one the attachments to %s are known", got)
+	}
+}
+
+// TestInsideForgetsWhatPluginsDetach: a namespace does not know an attachment whose plugins have detached it, also if another process has told it of all on record
+// meanwhile.
+func TestInsideForgetsWhatPluginsDetach(t *testing.T) {
+	w := newWorld(t, apartInside(t, false))
+	err := errors.Join(setup(runtimeRequest)(w), setup(ownRequest)(w))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, told := w.namespaces.at[runtimeNetns].id, 0
+	isOwn := func(m filter.Member) bool { return strings.HasPrefix(m.ID, "own") }
+	before := w.filter.inside[id]
+	w.onCall = func(int, bool) {
+		record, _ := w.env.Store.Read("own")
+		w.filter.mu.Lock()
+		defer w.filter.mu.Unlock()
+		s := before
+		s.Others = slices.DeleteFunc(slices.Clone(before.Others), func(m filter.Member) bool {
+			return isOwn(m) && !slices.ContainsFunc(record.Attachments, func(a state.Attachment) bool { return a.ContainerID == m.ID })
+		})
+		w.filter.inside[id], told = s, told+1
+	}
+	err = teardown("own")(w)
+	if left := w.filter.inside[id].Others; err != nil || len(before.Others) != 3 || told == 0 || slices.ContainsFunc(left, isOwn) {
+		t.Errorf("of %+v are left %+v, told %d times: %v", before.Others, left, told, err)
 	}
 }
 

@@ -117,16 +117,18 @@ func TestLearnedLongAgo(t *testing.T) {
 // of attachments whose addresses others have by now end.
 func TestKilledLearning(t *testing.T) {
 	i := isolated(t, isolation.Network)
+	w := newWorld(t, i)
+	if err := setup(ownRequest)(w); err != nil {
+		t.Fatal(err)
+	}
+	first, later := remotes(firstRemotes), remotes(laterRemotes)
+	if err := w.Isolation().Learn(t.Context(), "p", first, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	found := w.keep(t)
 	for _, made := range []bool{false, true} {
 		for at := 0; ; at++ {
-			w := newWorld(t, i)
-			if err := setup(ownRequest)(w); err != nil {
-				t.Fatal(err)
-			}
-			first, later := remotes(firstRemotes), remotes(laterRemotes)
-			if err := w.Isolation().Learn(t.Context(), "p", first, time.Now()); err != nil {
-				t.Fatal(err)
-			}
+			found(t)
 			w.killAt(at, made)
 			_ = w.Isolation().Learn(t.Context(), "p", later, time.Now()) // a dead process returns nothing
 			died := w.killer.dead

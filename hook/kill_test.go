@@ -19,7 +19,6 @@ import (
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
-	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
@@ -46,6 +45,8 @@ type killer struct {
 	dead bool
 	// onDeath is called at that moment.
 	onDeath func()
+	// onEffect, unless it is nil, is called before and after each effect.
+	onEffect func()
 }
 
 const never = 1 << 30
@@ -57,6 +58,10 @@ func (k *killer) effect(name string, make func() error) error {
 		return errKilled
 	}
 	k.seen = append(k.seen, name)
+	if k.onEffect != nil {
+		k.onEffect()
+		defer k.onEffect()
+	}
 	if k.left--; k.left >= 0 && name != k.at {
 		return make()
 	}
@@ -180,12 +185,15 @@ func (w *world) restart() {
 // killAt has the process die at its n-th effect from now.
 func (w *world) killAt(n int, made bool) {
 	w.killer.left, w.killer.made = n, made
-	cache := filepath.Join(w.config.CacheDir, "results")
+	cache := w.results()
 	w.killer.onDeath = func() {
 		files := readFiles(w.t, cache)
 		w.killer.onDeath = func() { writeFiles(w.t, cache, files) }
 	}
 }
+
+// results is libcni's cache.
+func (w *world) results() string { return filepath.Join(w.config.CacheDir, "results") }
 
 // bury undoes what the dead process did to libcni's cache, to which it writes by
 // itself.
@@ -537,7 +545,7 @@ func (w *world) wantNothing() {
 	if ids := recorded(w.t, w.Engine); len(ids) > 0 {
 		w.t.Errorf("on record are %v", ids)
 	}
-	if left := readFiles(w.t, filepath.Join(w.config.CacheDir, "results")); len(left) > 0 {
+	if left := readFiles(w.t, w.results()); len(left) > 0 {
 		w.t.Errorf("libcni's cache has %v", left)
 	}
 	for path := range w.namespaces.at {
@@ -611,7 +619,7 @@ type killable struct {
 	// find makes what the operation finds. Nil: nothing.
 	find func(w *world) error
 	call func(w *world) error
-	// again is the request that a runtime makes after a restart.
+	// again is the request that a runtime makes after a restart. Nil: those of attach, which have to do more.
 	again func(w *world) error
 	// attach has the requests that attached what the call attaches or removes. Nil: the
 	// call removes a part of a request.
@@ -620,6 +628,14 @@ type killable struct {
 	id string
 	// undone is whether nothing is left of the call when it fails.
 	undone bool
+}
+
+// repeat makes the request that a runtime makes after a restart.
+func (k killable) repeat(w *world) error {
+	if k.again == nil {
+		return k.attach(w)
+	}
+	return k.again(w)
 }
 
 func setup(r Request) func(*world) error {
@@ -693,23 +709,23 @@ func reboot(w *world) error {
 }
 
 var killables = map[string]killable{
-	"Setup": {call: setup(ownRequest), again: setup(ownRequest), attach: setup(ownRequest), id: "own", undone: true},
+	"Setup": {call: setup(ownRequest), attach: setup(ownRequest), id: "own", undone: true},
 	"Setup, runtime's namespace": {
-		call: setup(runtimeRequest), again: setup(runtimeRequest), attach: setup(runtimeRequest), id: "runtime", undone: true,
+		call: setup(runtimeRequest), attach: setup(runtimeRequest), id: "runtime", undone: true,
 	},
 	"Setup, in line, that fails": {
-		call: failing(setup(inLineRequest), "ADD tuning net2"), again: setup(inLineRequest), attach: setup(inLineRequest), id: "runtime",
+		call: failing(setup(inLineRequest), "ADD tuning net2"), attach: setup(inLineRequest), id: "runtime",
 	},
 	"Setup after the namespace was lost": {
 		find: inTurn(setup(ownRequest), func(w *world) error { w.lose(filepath.Join(w.config.NetnsDir, "own")); return nil }),
-		call: setup(ownRequest), again: setup(ownRequest), attach: setup(ownRequest), id: "own",
+		call: setup(ownRequest), attach: setup(ownRequest), id: "own",
 	},
 	"Extend": {
 		find: setup(ownRequest), call: extend(extendRequest), again: extend(extendRequest),
 		attach: inTurn(setup(ownRequest), extend(extendRequest)), id: "own", undone: true,
 	},
 	"Extend for a task": {
-		call: extend(taskRequest), again: extend(taskRequest), attach: extend(taskRequest), id: "task", undone: true,
+		call: extend(taskRequest), attach: extend(taskRequest), id: "task", undone: true,
 	},
 	"Extend, in line, that fails": {
 		find: setup(ownInLine), call: failing(extend(furtherInLine), "ADD tuning further2"), again: extend(furtherInLine),
@@ -823,9 +839,6 @@ var afterKill = map[string]func(t *testing.T, w *world, k killable){
 		w.wantRecorded()
 	},
 	"the requests that attached it": func(t *testing.T, w *world, k killable) {
-		if k.attach == nil {
-			return
-		}
 		if err := k.attach(w); err != nil {
 			t.Error(err)
 		}
@@ -871,23 +884,14 @@ func killAll(t *testing.T, i installation, killables map[string]killable) {
 	for name, k := range killables {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for at, effect := range k.effects(t, i) {
-				for after, recover := range afterKill {
-					exhaustive.Run(t, fmt.Sprintf("before %d, %s/%s", at, effect, after), func(t *testing.T) {
-						w := k.world(t, i)
-						w.killAt(at, false)
-						k.dieAndRecover(t, w, recover)
-					})
-					if isRecorded(effect) { // then it is like a death before the next effect
-						continue
-					}
-					exhaustive.Run(t, fmt.Sprintf("after %d, %s/%s", at, effect, after), func(t *testing.T) {
-						w := k.world(t, i)
-						w.killAt(at, true)
-						k.dieAndRecover(t, w, recover)
-					})
+			w, ways := k.world(t, i), map[string]func(t *testing.T){}
+			for after, recover := range afterKill {
+				if after == "the requests that attached it" && k.attach == nil || after == "the same request" && k.again == nil {
+					continue
 				}
+				ways[after] = func(t *testing.T) { k.recover(t, w, recover) }
 			}
+			dieAtEach(t, w, k.call, ways)
 		})
 	}
 }
@@ -904,6 +908,12 @@ func (k killable) dieAndRecover(t *testing.T, w *world, recover func(*testing.T,
 	t.Helper()
 	_ = k.call(w) // a dead process returns nothing
 	w.bury()
+	k.recover(t, w, recover)
+}
+
+// recover goes on with the host that a dead process left, until nothing is on it.
+func (k killable) recover(t *testing.T, w *world, recover func(*testing.T, *world, killable)) {
+	t.Helper()
 	recover(t, w, k)
 	for _, id := range recorded(t, w.Engine) {
 		if err := w.Teardown(t.Context(), id); err != nil {

@@ -96,7 +96,7 @@ func TestNarrowing(t *testing.T) {
 func TestKilledNarrowed(t *testing.T) {
 	further := extend(narrowExtension)
 	killAll(t, narrowable(t), map[string]killable{
-		"Setup":  {call: setup(narrowRequest), again: setup(narrowRequest), attach: setup(narrowRequest), id: "own", undone: true},
+		"Setup":  {call: setup(narrowRequest), attach: setup(narrowRequest), id: "own", undone: true},
 		"Extend": {find: setup(narrowRequest), call: further, again: further, attach: inTurn(setup(narrowRequest), further), id: "own", undone: true},
 	})
 }

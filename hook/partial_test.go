@@ -116,8 +116,10 @@ func TestFullDiskRecordsThatDelBegins(t *testing.T) {
 // killedBeforeEach kills the call before each of its effects, and looks at what is left.
 func killedBeforeEach(t *testing.T, i installation, k killable, look func(w *world, when string)) {
 	t.Helper()
+	w := k.world(t, i)
+	found := w.keep(t)
 	for at, effect := range k.effects(t, i) {
-		w := k.world(t, i)
+		found(t)
 		w.killAt(at, false)
 		_ = k.call(w) // a dead process returns nothing
 		w.bury()

@@ -16,7 +16,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/selection"
 )
@@ -132,33 +131,24 @@ var afterKilledReattachment = map[string]func(w *world) error{
 // or removes all of it. Until then no garbage collection removes the allocation.
 func TestKilledReattachment(t *testing.T) {
 	bothExecutors(t, func(t *testing.T, i installation) {
-		w, _ := damagedWorld(t, i)
-		if err := reattach(w); err != nil {
-			t.Fatal(err)
-		}
-		for at, effect := range w.killer.seen {
-			for after, next := range afterKilledReattachment {
-				for _, made := range []bool{false, true} {
-					exhaustive.Run(t, fmt.Sprintf("%d, %s, made %v/%s", at, effect, made, after), func(t *testing.T) {
-						w, before := damagedWorld(t, i)
-						w.killAt(at, made)
-						_ = reattach(w) // a dead process returns nothing
-						w.bury()
-						if err := next(w); err != nil {
-							t.Error(err)
-						}
-						w.wantRecorded()
-						if strings.HasSuffix(after, "reattach") {
-							requireAsBefore(t, w, before)
-						}
-						if err := w.Teardown(t.Context(), "runtime"); err != nil {
-							t.Error(err)
-						}
-						w.wantNothing()
-					})
+		w, before := damagedWorld(t, i)
+		ways := map[string]func(t *testing.T){}
+		for after, next := range afterKilledReattachment {
+			ways[after] = func(t *testing.T) {
+				if err := next(w); err != nil {
+					t.Error(err)
 				}
+				w.wantRecorded()
+				if strings.HasSuffix(after, "reattach") {
+					requireAsBefore(t, w, before)
+				}
+				if err := w.Teardown(t.Context(), "runtime"); err != nil {
+					t.Error(err)
+				}
+				w.wantNothing()
 			}
 		}
+		dieAtEach(t, w, reattach, ways)
 	})
 }
 
@@ -389,11 +379,12 @@ func TestNotReattachedSwapped(t *testing.T) {
 func TestNotReattachedInterrupted(t *testing.T) {
 	bothExecutors(t, func(t *testing.T, i installation) {
 		w, _ := damagedWorld(t, i)
+		found := w.keep(t)
 		if err := reattach(w); err != nil {
 			t.Fatal(err)
 		}
 		for at, effect := range w.killer.seen {
-			w, _ := damagedWorld(t, i)
+			found(t)
 			w.killAt(at, true)
 			_ = reattach(w) // a dead process returns nothing
 			w.bury()

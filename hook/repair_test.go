@@ -42,10 +42,10 @@ var damages = map[string]func([]byte) []byte{
 // is kept until a teardown, which removes all of it. Another Setup or Extend repairs
 // the record or changes nothing.
 func TestDamageOfEachLine(t *testing.T) {
-	i := install(t)
 	journal := func(w *world) string { return filepath.Join(w.config.StateDir, "allocations", "own", "journal") }
-	intact := killable{find: inTurn(setup(ownRequest), extend(extendRequest))}
-	data, err := os.ReadFile(journal(intact.world(t, i)))
+	w := killable{find: inTurn(setup(ownRequest), extend(extendRequest))}.world(t, install(t))
+	intact := w.keep(t)
+	data, err := os.ReadFile(journal(w))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestDamageOfEachLine(t *testing.T) {
 				"Check":  func(w *world) error { _, err := w.Check(w.ctx, "own"); return err },
 			} {
 				exhaustive.Run(t, fmt.Sprintf("line %d, %s/%s", line+1, name, call), func(t *testing.T) {
-					w := intact.world(t, i)
+					intact(t)
 					objects := len(w.objects)
 					damageLine(t, journal(w), line+1, how)
 					err := do(w)

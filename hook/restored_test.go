@@ -45,13 +45,11 @@ func TestRestoredOnce(t *testing.T) {
 // TestRestoredAfterKill: a Detach that was killed is repeated. The default route is
 // restored, also when the interface is no attachment any more.
 func TestRestoredAfterKill(t *testing.T) {
-	i := install(t)
+	w := killable{find: extend(taskRequest)}.world(t, install(t))
+	found := w.keep(t)
 	for _, made := range []bool{false, true} {
 		for n := 0; ; n++ {
-			w := newWorld(t, i)
-			if err := extend(taskRequest)(w); err != nil {
-				t.Fatal(err)
-			}
+			found(t)
 			w.killAt(n, made)
 			_ = detachTask(w) // it may have been killed
 			if !w.killer.dead {

@@ -39,7 +39,6 @@ type facts struct {
 	Problems []string
 }
 
-// inspection is what hook.Engine.Inspect returned.
 type inspection struct {
 	Checked []hook.Checked
 	Err     error
@@ -74,7 +73,6 @@ func build(f facts) *Map {
 	return m
 }
 
-// network describes a network with so many attachments.
 func (f facts) network(n *cniconf.Network, attachments int) Network {
 	network := Network{Name: n.Name, File: n.Path, Plugins: n.PluginTypes(), Attachments: attachments}
 	for _, d := range n.Devices() {
@@ -126,7 +124,6 @@ func (f facts) device(d cniconf.Device, used bool) Device {
 	return device
 }
 
-// pool describes the addresses of a family.
 func (f facts) pool(n *cniconf.Network, u cniconf.Usage) Pool {
 	p := Pool{Plugin: "host-local", Family: u.Family, Used: u.Used, Total: u.Total}
 	p.Subnets = slices.DeleteFunc(n.Subnets(), func(s netip.Prefix) bool { return fmt.Sprintf("ipv%d", ipam.FamilyOf(s.Addr())) != u.Family })
@@ -149,7 +146,6 @@ func (p *Pool) share(name string, here pool.Usage) {
 	}
 }
 
-// allocation describes an allocation with what was found of it.
 func (f facts) allocation(a *hook.Allocation) Allocation {
 	allocation := Allocation{ID: a.ID, Identity: a.Identity, Netns: a.Netns, Attachments: []Attachment{}}
 	seen := f.Inspections[a.ID]

@@ -25,7 +25,6 @@ func (m *Map) find(e hook.FlowEnd) int {
 	})
 }
 
-// denied are the denied flows in words.
 func (m *Map) denied() (lines []string) {
 	for _, f := range m.Denied {
 		lines = append(lines, fmt.Sprintf("denied: %s to %s, %s", f.From, f.To, passageOf(f)))

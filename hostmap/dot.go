@@ -15,7 +15,7 @@ import (
 func DOT(m *Map) string {
 	var b strings.Builder
 	c := m.count()
-	fmt.Fprintf(&b, "graph %s {\n", quote("host "+m.Host))
+	fmt.Fprintf(&b, "graph %s {\n", label("host "+m.Host))
 	b.WriteString("\trankdir=LR\n\tnode [shape=box, style=rounded, fontname=monospace]\n\tedge [fontname=monospace, fontsize=10]\n")
 	fmt.Fprintf(&b, "\tlabel=%s\n", label("host "+m.Host, c.String(), c.driftText()))
 	nodes := map[string]string{}
@@ -64,8 +64,6 @@ func label(lines ...string) string {
 	}
 	return `"` + strings.Join(kept, `\n`) + `"`
 }
-
-func quote(s string) string { return `"` + dotText.Replace(termtext.Printable(s)) + `"` }
 
 // dotText escapes what ends a string or begins a sequence in a label: Graphviz knows those of
 // backslashes, and the character references of HTML.

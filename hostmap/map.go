@@ -256,7 +256,6 @@ func (p Pool) cells(of int) int {
 	return n
 }
 
-// owner is whose the allocation is, in words.
 func (a Allocation) owner() string {
 	var words []string
 	for _, w := range []struct{ what, name string }{

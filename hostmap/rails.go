@@ -98,7 +98,6 @@ func (p *picture) railCells(i int, begin string) {
 	}
 }
 
-// railHead draws the beginning of a network's rail.
 func (p *picture) railHead(network string) {
 	i := p.index(network)
 	p.railCells(i, p.corner)

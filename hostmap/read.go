@@ -105,7 +105,6 @@ func inspectAll(ctx context.Context, e Engine, all []*hook.Allocation) map[strin
 	return inspections
 }
 
-// readNetworks reads the networks, and the leases of their pools.
 func (f *facts) readNetworks(ctx context.Context, h Host) {
 	catalog, err := h.Catalog()
 	if err != nil {

@@ -55,7 +55,6 @@ func SVG(m *Map) string {
 	return d.document()
 }
 
-// drawing is an SVG that is being drawn.
 type drawing struct {
 	*Map
 	rails
@@ -75,13 +74,15 @@ type drawing struct {
 }
 
 func newDrawing(m *Map) *drawing {
-	d := &drawing{Map: m, rails: newRails(m), b: &strings.Builder{}, iface: 4, nameWidth: 4, values: 16}
+	d := &drawing{Map: m, rails: newRails(m), b: &strings.Builder{}}
 	if len(d.names) > mostRails {
 		d.rails = rails{}
 	}
 	d.heads, d.ends = make([]float64, len(d.names)), make([]float64, len(d.names))
 	d.networks = d.sorted(m.Networks)
-	d.measure()
+	w := d.widest()
+	d.nameWidth, d.iface = max(4, min(longestName, w.network)), max(4, min(longestInterface, w.iface))
+	d.values = max(16, min(longestValue, w.value), min(valueColumns, w.values))
 	d.left = margin
 	if n := len(d.names); n > 0 {
 		d.left += float64(n)*railGap + railGap/2
@@ -89,24 +90,6 @@ func newDrawing(m *Map) *drawing {
 	columns := max(leastColumns, d.iface+d.nameWidth+d.values+len(state.Attached)+8, d.nameWidth+headColumns)
 	d.width = d.left + 2*cardInset + margin + float64(columns)*charWidth
 	return d
-}
-
-// measure sets the widths of columns.
-func (d *drawing) measure() {
-	for _, n := range d.Networks {
-		d.nameWidth = max(d.nameWidth, min(longestName, columnsOf(n.Name)))
-	}
-	for _, a := range d.Allocations {
-		for _, n := range a.Attachments {
-			d.iface = max(d.iface, min(longestInterface, columnsOf(n.Interface)))
-			all := 0
-			for _, v := range n.values() {
-				d.values = max(d.values, min(longestValue, columnsOf(v)))
-				all += columnsOf(v) + len(gap)
-			}
-			d.values = max(d.values, min(valueColumns, all-len(gap)))
-		}
-	}
 }
 
 // longestValue is the longest that is not broken: an IPv6 address of the host with ports.
@@ -271,7 +254,6 @@ func escape(s string) string {
 	return b.String()
 }
 
-// document puts the image together.
 func (d *drawing) document() string {
 	height := d.y - lineHeight + margin
 	c := d.count()

@@ -50,7 +50,6 @@ var trailing = regexp.MustCompile(` +\n`)
 // narrowest is the least width that lines are made to fit.
 const narrowest = 48
 
-// picture is a text that is being drawn.
 type picture struct {
 	*Map
 	TextOptions

@@ -79,9 +79,9 @@ func Replace(shared *os.Root, name string, data []byte) error {
 }
 
 // Update is Replace where the file is there, and fails with fs.ErrNotExist where it is not: what has attached the allocation writes it
-// first, and removes it, at any time.
+// first, and removes it, at any time. The caller, of which one process runs on a host, updates one file at a time.
 func Update(shared *os.Root, name string, data []byte) error {
-	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644, Unlocked: true, Existing: true})
+	return files.ReplaceIn(shared, name, data, files.Options{Mode: 0o644, Existing: true})
 }
 
 // Remove removes all files. A missing file or directory is not an error.

@@ -63,7 +63,7 @@ func TestWriteAndRemove(t *testing.T) {
 		t.Error(diff)
 	}
 	// The agent's, and what killed writers leave.
-	for _, name := range []string{HostsFile, "." + HostsFile + ".new", "." + File + ".new", "." + EnvFile + ".new"} {
+	for _, name := range []string{HostsFile, "." + HostsFile + ".new", "." + File + ".new", "." + EnvFile + ".new", "." + File + ".existing.new"} {
 		if err := os.WriteFile(filepath.Join(shared, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// networkCache keeps the job of each allocation in a file.
 type networkCache struct {
 	dir string
 	log hclog.Logger
@@ -74,7 +73,6 @@ func (c networkCache) remove(id string) error {
 	return nil
 }
 
-// prune removes the files of all allocations that are not live.
 func (c networkCache) prune(live map[string]bool) error {
 	files, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {

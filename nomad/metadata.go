@@ -63,7 +63,6 @@ func (c *Client) Publish(ctx context.Context, networks []string, free map[string
 	return nil
 }
 
-// metadata returns the keys and values of networks and pools.
 func (c *Client) metadata(networks []string, free map[string]int, present map[string]string) map[string]string {
 	want := map[string]string{}
 	for _, name := range networks {

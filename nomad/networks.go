@@ -40,7 +40,6 @@ const cniMode = "cni/"
 // maxRetryPause limits the growing pause between requests for one allocation.
 const maxRetryPause = 5 * time.Second
 
-// refuse is the error of a job whose selection of networks is invalid.
 func refuse(allocation, place, reason string) error {
 	return errdefs.As(errdefs.Refused, fmt.Errorf("allocation %s: %s: %s", allocation, place, reason))
 }
@@ -67,7 +66,6 @@ func (c *Client) Networks(ctx context.Context, id string) (selection.Job, error)
 	return *j, nil
 }
 
-// readJob asks Nomad, and caches the answer.
 func (c *Client) readJob(ctx context.Context, id string) (*selection.Job, error) {
 	a, err := c.allocation(ctx, id)
 	if err != nil {

@@ -79,17 +79,12 @@ func (e Egress) validate(key string) error {
 // Of returns the addresses of an allocation; none: those of the interfaces that its packets leave by.
 func (e Egress) Of(identity Identity) []netip.Addr {
 	for _, rule := range e {
-		if rule.isFor(identity) {
+		rules := Source{Rules: Rules{Namespaces: rule.Namespaces, Jobs: rule.Jobs}}
+		if (Attachment{Rules: rules}).checkIdentity(identity, Source{}) == nil { // a network with these patterns would let it attach
 			return rule.Addresses
 		}
 	}
 	return nil
-}
-
-// isFor tells whether rules of a network with these patterns would let the allocation attach.
-func (r EgressRule) isFor(identity Identity) bool {
-	rules := Source{Rules: Rules{Namespaces: r.Namespaces, Jobs: r.Jobs}}
-	return Attachment{Rules: rules}.checkIdentity(identity, Source{}) == nil
 }
 
 // Addresses are those of all rules.

@@ -4,13 +4,11 @@
 package selection
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 )
-
-// primaryInterface is the interface name of the primary network by default.
-const primaryInterface = "eth0"
 
 // Assign assigns an interface name to each element and returns them in order: the
 // primary (nil: none), the job's, the host's.
@@ -23,9 +21,7 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	var all []Element
 	if primary != nil {
 		first := *primary
-		if first.Interface == "" {
-			first.Interface = primaryInterface
-		}
+		first.Interface = cmp.Or(first.Interface, "eth0")
 		if err := validate(first, "primary"); err != nil {
 			return nil, err
 		}
@@ -39,7 +35,7 @@ func Assign(primary *Element, job, host []Element) ([]Element, error) {
 	if err := checkExtra(all[:len(all)-len(extra)], job, host); err != nil {
 		return nil, err
 	}
-	number(all, len(all)-len(extra), len(job))
+	number(all, len(all)-len(extra), len(job), nil)
 	return all, nil
 }
 
@@ -54,18 +50,7 @@ func AssignFurther(taken []string, existing int, elements []Element) ([]Element,
 		return nil, err
 	}
 	all := slices.Clone(elements)
-	free := func(name string) bool {
-		return !slices.Contains(taken, name) && !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
-	}
-	next := 1
-	for i := range all {
-		for all[i].Interface == "" {
-			if name := fmt.Sprintf("net%d", next); free(name) {
-				all[i].Interface = name
-			}
-			next++
-		}
-	}
+	number(all, 0, 0, taken)
 	return all, nil
 }
 
@@ -113,14 +98,14 @@ type networkAddress struct {
 
 // add refuses an address that another element requests on the same network.
 func (r requests) add(position string, e Element) error {
-	addresses, err := addressesOf(e)
-	if err != nil {
-		return err
-	}
-	for i, address := range addresses {
+	for i, text := range e.IPs {
+		address, err := parseIP(text)
+		if err != nil {
+			return err
+		}
 		at, key := fmt.Sprintf("%s.ips[%d]", position, i), networkAddress{e.Name, address.Unmap()}
 		if other, ok := r[key]; ok {
-			return &Error{at, e.IPs[i], fmt.Sprintf("%s requests this address of network %q already", other, e.Name)}
+			return &Error{at, text, fmt.Sprintf("%s requests this address of network %q already", other, e.Name)}
 		}
 		r[key] = at
 	}
@@ -128,10 +113,10 @@ func (r requests) add(position string, e Element) error {
 }
 
 // number assigns names to the interfaces of all[from:], of which the first jobs are
-// the job's.
-func number(all []Element, from, jobs int) {
+// the job's. The taken names are not free.
+func number(all []Element, from, jobs int, taken []string) {
 	free := func(name string) bool {
-		return !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
+		return !slices.Contains(taken, name) && !slices.ContainsFunc(all, func(e Element) bool { return e.Interface == name })
 	}
 	next := jobs + 1
 	nextFree := func() string {

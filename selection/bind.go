@@ -14,15 +14,6 @@ import (
 	"github.com/allocnet/allocnet/portmap"
 )
 
-// Capabilities of the CNI conventions that elements use.
-const (
-	capIPs          = "ips"
-	capMAC          = "mac"
-	capBandwidth    = "bandwidth"
-	capGUID         = "infinibandGUID"
-	capPortMappings = "portMappings"
-)
-
 // Binding is what libcni needs to attach an element.
 type Binding struct {
 	// ConfList is self-contained: it has the plugins, MTU and cni-args.
@@ -38,11 +29,11 @@ type Binding struct {
 // Bind combines the element with the capabilities that the network declares. The
 // ports are those of the allocation that are mapped to this attachment; the edit is what else the attachment changes.
 func Bind(e Element, n *cniconf.Network, ports []portmap.Port, edit cniconf.Edit) (Binding, error) {
-	mappings, err := mappingsOf(e, ports)
+	mappings, err := portmap.Mappings(ports, e.PortMappings...)
 	if err != nil {
 		return Binding{}, err
 	}
-	chosen, err := mappingsOf(e, nil)
+	chosen, err := portmap.Mappings(nil, e.PortMappings...)
 	if err != nil {
 		return Binding{}, err
 	}
@@ -57,11 +48,11 @@ func Bind(e Element, n *cniconf.Network, ports []portmap.Port, edit cniconf.Edit
 		field, capability string
 		value             any
 	}{
-		{len(e.IPs) > 0, "ips", capIPs, e.IPs},
-		{e.MAC != "", "mac", capMAC, e.MAC},
-		{e.Bandwidth != nil, "bandwidth", capBandwidth, &limits},
-		{e.InfinibandGUID != "", "infiniband-guid", capGUID, e.InfinibandGUID},
-		{len(mappings) > 0, "ports", capPortMappings, portmap.Capability(mappings)},
+		{len(e.IPs) > 0, "ips", "ips", e.IPs},
+		{e.MAC != "", "mac", "mac", e.MAC},
+		{e.Bandwidth != nil, "bandwidth", "bandwidth", &limits},
+		{e.InfinibandGUID != "", "infiniband-guid", "infinibandGUID", e.InfinibandGUID},
+		{len(mappings) > 0, "ports", "portMappings", portmap.Capability(mappings)},
 	} {
 		if !request.present {
 			continue
@@ -75,8 +66,4 @@ func Bind(e Element, n *cniconf.Network, ports []portmap.Port, edit cniconf.Edit
 	edit.MTU, edit.CNIArgs = e.MTU, e.CNIArgs
 	b.ConfList, err = n.Render(edit)
 	return b, err
-}
-
-func mappingsOf(e Element, ports []portmap.Port) ([]portmap.Mapping, error) {
-	return portmap.Mappings(ports, e.PortMappings...)
 }

@@ -6,7 +6,6 @@ package selection
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -33,19 +32,6 @@ type (
 	// Narrowing is what a job leaves of the traffic of its allocations.
 	Narrowing = allocation.Narrowing
 )
-
-// addressesOf returns IPs without their prefix lengths.
-func addressesOf(e Element) ([]netip.Addr, error) {
-	var all []netip.Addr
-	for _, text := range e.IPs {
-		address, err := parseIP(text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, address)
-	}
-	return all, nil
-}
 
 func hasArg(e Element, key string) bool {
 	for name := range e.CNIArgs {

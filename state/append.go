@@ -122,18 +122,13 @@ func (j *journal) open() error {
 	}
 	j.file, j.size, j.reserved, j.unended = file, info.Size(), 0, last[0] != '\n'
 	j.sized, j.cut = sizeIn(head) > 0, sizeIn(head) > j.size
-	if j.cut {
-		j.acceptCut()
+	if j.cut { // a journal of an earlier boot is taken as it is: what is written from now on is of this one
+		if r, err := read(j.dir, tornWithLock); err == nil && len(r.Damaged) == 0 {
+			j.cut = false
+			j.seal()
+		}
 	}
 	return nil
-}
-
-// acceptCut takes a journal of an earlier boot as it is: what is written from now on is of this one.
-func (j *journal) acceptCut() {
-	if r, err := read(j.dir, tornWithLock); err == nil && len(r.Damaged) == 0 {
-		j.cut = false
-		j.seal()
-	}
 }
 
 // seal writes the size of the journal into its first line.

@@ -5,8 +5,6 @@ package state
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,19 +17,14 @@ import (
 // CleanedBoot returns the boot for which the records of earlier ones were torn
 // down; it is empty when there was none yet.
 func (s *Store) CleanedBoot() (string, error) {
-	data, err := os.ReadFile(filepath.Join(s.dir, "boot"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
+	data, err := files.IfExists(os.ReadFile(filepath.Join(s.dir, "boot")))
 	return strings.TrimSpace(string(data)), err
 }
 
 // SetCleanedBoot records it. The caller holds LockCleaning.
 func (s *Store) SetCleanedBoot(boot string) error {
 	path := filepath.Join(s.dir, "boot")
-	return s.disk("write", path, func() error {
-		return files.Replace(path, []byte(boot+"\n"), files.Options{Durable: true})
-	})
+	return s.disk("write", path, func() error { return files.Replace(path, []byte(boot+"\n"), files.Options{Durable: true}) })
 }
 
 // LockCleaning is held by the process that removes what earlier boots left.

@@ -5,9 +5,7 @@ package state
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,11 +57,8 @@ func (b Bridges) AcceptRA(bridge string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	data, err := files.ReadNoFollow(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
+	data, err := files.IfExists(files.ReadNoFollow(path))
+	if err != nil || data == nil {
 		return "", err
 	}
 	boot, err := BootID()

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Intercept has every change of the state directory made by intercept, which gets
@@ -77,6 +79,11 @@ func (d disk) link(from, to string) error {
 // remove takes os.Remove or os.RemoveAll.
 func (d disk) remove(path string, remove func(string) error) error {
 	return d("remove", path, func() error { return remove(path) })
+}
+
+// removeFile is files.Remove.
+func (d disk) removeFile(path string) error {
+	return d("remove", path, func() error { return files.Remove(path) })
 }
 
 // syncData has a file's data reach the disk.

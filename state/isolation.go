@@ -77,11 +77,8 @@ func (i HostIsolation) RLock(ctx context.Context) (unlock func(), err error) {
 
 // InForce returns the rules that the host has since this boot; nil: nothing is isolated.
 func (i HostIsolation) InForce() (rules []byte, err error) {
-	data, err := files.ReadNoFollow(i.file())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	data, err := files.IfExists(files.ReadNoFollow(i.file()))
+	if err != nil || data == nil {
 		return nil, err
 	}
 	boot, err := BootID()
@@ -99,10 +96,7 @@ func (i HostIsolation) Prepared() ([]byte, error) {
 	if err != nil || head == "" {
 		return nil, err
 	}
-	data, err := files.ReadNoFollow(i.preparedFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	data, err := files.IfExists(files.ReadNoFollow(i.preparedFile()))
 	if prepared, ok := bytes.CutPrefix(data, []byte(head)); ok {
 		return prepared, err
 	}
@@ -120,11 +114,8 @@ func (i HostIsolation) Identity() string {
 
 // preparedHead tells which boot and which rules in force it is of; empty: there are none.
 func (i HostIsolation) preparedHead() (string, error) {
-	info, err := os.Lstat(i.file())
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
+	info, err := files.IfExists(os.Lstat(i.file()))
+	if info == nil {
 		return "", err
 	}
 	boot, err := BootID()
@@ -135,11 +126,11 @@ func (i HostIsolation) preparedHead() (string, error) {
 // SetInForce records rules, which are JSON, before the host gets them, with what Prepared returns of them; nil: when nothing is isolated any more. It
 // need not outlast a power cut, as the rules do not. The caller holds Lock.
 func (i HostIsolation) SetInForce(rules, prepared []byte) error {
-	if err := i.remove(i.preparedFile()); err != nil { // it is of others
+	if err := i.disk.removeFile(i.preparedFile()); err != nil { // it is of others
 		return err
 	}
 	if rules == nil {
-		return i.remove(i.file())
+		return i.disk.removeFile(i.file())
 	}
 	boot, err := BootID()
 	if err != nil {
@@ -158,15 +149,6 @@ func (i HostIsolation) SetInForce(rules, prepared []byte) error {
 	})
 }
 
-func (i HostIsolation) remove(file string) error {
-	return i.disk("remove", file, func() error {
-		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
-	})
-}
-
 // learnedPrefix begins the names of files of what is known of other hosts; the name of the pool is the rest.
 const learnedPrefix = "learned-"
 
@@ -181,10 +163,7 @@ type Learned struct {
 // Learned returns what is on record of other hosts. It outlasts a reboot: a host whose store does not answer knows of others what it did. What is not
 // JSON, as what a power cut has torn, is nothing.
 func (i HostIsolation) Learned() (all []Learned, err error) {
-	entries, err := os.ReadDir(i.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := files.IfExists(os.ReadDir(i.dir))
 	for _, e := range entries {
 		pool, ok := strings.CutPrefix(e.Name(), learnedPrefix)
 		if !ok {
@@ -213,7 +192,7 @@ func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) e
 		return err
 	}
 	if content == nil {
-		return i.disk("remove", i.learned(pool), func() error { return files.Remove(i.learned(pool)) })
+		return i.disk.removeFile(i.learned(pool))
 	}
 	write := func() error { return files.Replace(i.learned(pool), content, files.Options{}) }
 	if err := i.disk("write", i.learned(pool), write); err != nil {
@@ -225,8 +204,8 @@ func (i HostIsolation) SetLearned(pool string, content []byte, read time.Time) e
 // beginLearning adds what the other hosts of a pool have said to what the host may have. One who is killed while he learns, or fails, has not
 // ended the flows of those that are gone.
 func (i HostIsolation) beginLearning(pool string) error {
-	latest, err := files.ReadNoFollow(i.learned(pool))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	latest, err := files.IfExists(files.ReadNoFollow(i.learned(pool)))
+	if err != nil {
 		return err
 	}
 	before, err := i.Former()
@@ -287,7 +266,7 @@ func (i HostIsolation) EndLearning() error {
 	if !i.IsLearning() {
 		return nil
 	}
-	return i.disk("remove", i.learning(), func() error { return files.Remove(i.learning()) })
+	return i.disk.removeFile(i.learning())
 }
 
 func (i HostIsolation) learned(pool string) string { return filepath.Join(i.dir, learnedPrefix+pool) }

@@ -28,6 +28,15 @@ type kept[T any] struct {
 // Each calls do for what derive makes of each record, in the order of their IDs; what do gets does not change. It is not kept unless it is of the record
 // alone. The error is that of the records that cannot be read, for which nothing is called.
 func (k *Kept[T]) Each(ctx context.Context, s *Store, derive func(Record) (value T, isOfRecord bool), do func(T)) (unread error) {
+	return k.each(ctx, s, s.IDs, derive, do)
+}
+
+// EachLeased is Each for the records of Leases.List.
+func (k *Kept[T]) EachLeased(ctx context.Context, s *Store, derive func(Record) (value T, isOfRecord bool), do func(T)) (unread error) {
+	return k.each(ctx, s, s.Leases().ids, derive, do)
+}
+
+func (k *Kept[T]) each(ctx context.Context, s *Store, listIDs func() ([]string, error), derive func(Record) (value T, isOfRecord bool), do func(T)) (unread error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before := k.byID
@@ -35,7 +44,7 @@ func (k *Kept[T]) Each(ctx context.Context, s *Store, derive func(Record) (value
 		before = nil
 	}
 	k.dir, k.byID = s.dir, map[string]kept[T]{} // what is gone is kept no longer
-	ids, err := s.IDs()
+	ids, err := listIDs()
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,10 @@ func LeasesAreKept(dir string) bool {
 
 // List is Store.List for the allocations that may have leases, or addresses that change by router advertisements.
 func (l Leases) List(ctx context.Context) iter.Seq2[Record, error] {
-	return l.store.list(ctx, func() ([]string, error) { return marked(l.dir()) })
+	return l.store.list(ctx, l.ids)
 }
+
+func (l Leases) ids() ([]string, error) { return marked(l.dir()) }
 
 // markLeases marks the allocation if attachments have addresses that change while they live.
 func (l *Locked) markLeases(attachments []Attachment) error {

@@ -6,6 +6,7 @@ package state
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/dhcp"
@@ -37,8 +38,12 @@ func TestLeased(t *testing.T) {
 		must(t, err)
 		found = append(found, r.Allocation.ID)
 	}
-	if len(found) != 1 || found[0] != "leased" {
-		t.Errorf("found %v, want leased alone", found)
+	var kept Kept[string]
+	for range 2 {
+		must(t, kept.EachLeased(t.Context(), s, func(r Record) (string, bool) { return r.Allocation.ID, true }, func(id string) { found = append(found, id) }))
+	}
+	if !slices.Equal(found, []string{"leased", "leased", "leased"}) {
+		t.Errorf("found %v, want leased each time", found)
 	}
 	l := lock(t, s, "leased")
 	must(t, l.Clear())

@@ -116,33 +116,21 @@ func split(data []byte) (l line, ok bool, err error) {
 	return l, false, json.Unmarshal(data, &l)
 }
 
-func (c change) validate() error {
-	switch {
-	case c.Allocation != nil:
+func (c change) validate() (err error) {
+	if c.Allocation != nil {
 		return c.Allocation.Mode.validate()
-	case c.Attachment != nil, len(c.Attachments) > 0:
-		return c.validateAttachments()
-	case len(c.Deleting) > 0:
-		return c.validateDeleting()
-	case c.Forgotten == "":
-		return errors.New("says nothing")
 	}
-	return nil
-}
-
-func (c change) validateAttachments() (err error) {
 	for _, a := range c.attachments() {
 		err = errors.Join(err, validateInterface(a.Interface), a.Batch.validate())
 	}
-	return err
-}
-
-func (c change) validateDeleting() (err error) {
 	for _, d := range c.Deleting {
 		err = errors.Join(err, validateInterface(d.Interface))
 		if d.Batch != (Batch{}) {
 			err = errors.Join(err, d.Batch.validate())
 		}
+	}
+	if c.Forgotten == "" && len(c.attachments())+len(c.Deleting) == 0 {
+		return errors.New("says nothing")
 	}
 	return err
 }

@@ -61,21 +61,16 @@ func (l *Locked) Unlock() {
 	}
 	l.journal.seal()
 	l.journal.close()
-	l.removeUnrecorded()
+	// A process was killed before it had written a record, or while it removed it.
+	if _, err := os.Lstat(l.journal.path()); errors.Is(err, fs.ErrNotExist) {
+		_ = l.Clear() // the next holder of the lock retries
+	}
 	// Removed while it is held: a waiting process sees that the file that it
 	// locked is no longer there, and takes the new one.
 	_ = l.store.disk.remove(l.file.Name(), os.Remove) // what stays is a stale file, no lock
 	_ = l.file.Close()
 	l.file = nil
 	l.release()
-}
-
-// removeUnrecorded removes the directory and the marks of an allocation without a
-// record: a process was killed before it had written one, or while it removed it.
-func (l *Locked) removeUnrecorded() {
-	if _, err := os.Lstat(l.journal.path()); errors.Is(err, fs.ErrNotExist) {
-		_ = l.Clear() // the next holder of the lock retries
-	}
 }
 
 // ErrLocked is a lock that another call or process has.
@@ -180,11 +175,8 @@ func (l *Locked) Hold() (*os.File, error) {
 // WaitForPlugins waits until no process has what Hold returned. Without a record
 // there is nothing to wait for.
 func (l *Locked) WaitForPlugins(ctx context.Context) error {
-	dir, err := os.Open(l.journal.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	dir, err := files.IfExists(os.Open(l.journal.dir))
+	if dir == nil {
 		return err
 	}
 	defer files.CloseLocked(dir)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/allocnet/allocnet/internal/exhaustive"
 )
 
 // actAs names what a test has the test binary do in a process of its own.
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(actAs) == "holder" {
 		time.Sleep(time.Hour) // keeps what it inherited; the test kills it
 	}
-	os.Exit(m.Run())
+	os.Exit(exhaustive.InMemory(m.Run))
 }
 
 func attachment(iface, text string) Attachment {

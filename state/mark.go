@@ -5,10 +5,11 @@ package state
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // A mark is an empty file, named after an allocation, in a directory that says
@@ -19,10 +20,7 @@ func (s *Store) markPath(marks, id string) string { return filepath.Join(s.dir, 
 
 // marked returns the IDs of the allocations that have a mark in a directory, in order.
 func marked(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := files.IfExists(os.ReadDir(dir))
 	var ids []string
 	for _, entry := range entries {
 		if ValidateID(entry.Name()) == nil {
@@ -60,9 +58,5 @@ func (l *Locked) addMark(marks string) error {
 
 // removeMark removes a mark; one that is not set is fine.
 func (l *Locked) removeMark(marks string) error {
-	err := l.store.disk.remove(l.store.markPath(marks, l.id), os.Remove)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return files.UnlessMissing(l.store.disk.remove(l.store.markPath(marks, l.id), os.Remove))
 }

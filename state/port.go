@@ -7,7 +7,6 @@ import (
 	"context"
 	"iter"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -31,8 +30,4 @@ func (s *Store) LockPorts(ctx context.Context, choosing bool) (unlock func(), er
 // ListChosen is List for the allocations that may have ports in ChosenPorts.
 func (s *Store) ListChosen(ctx context.Context) iter.Seq2[Record, error] {
 	return s.list(ctx, func() ([]string, error) { return marked(filepath.Join(s.dir, portMarks)) })
-}
-
-func choosesPorts(attachments []Attachment) bool {
-	return slices.ContainsFunc(attachments, func(a Attachment) bool { return a.ChosenPorts != nil })
 }

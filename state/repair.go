@@ -6,7 +6,6 @@ package state
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -24,7 +23,7 @@ func (l *Locked) Repair(r Record) error {
 	l.journal.mu.Lock()
 	defer l.journal.mu.Unlock()
 	to := filepath.Join(aside, fmt.Sprintf("%s.%d", journalFile, time.Now().UnixNano()))
-	if err := l.store.disk.link(l.journal.path(), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := files.UnlessMissing(l.store.disk.link(l.journal.path(), to)); err != nil {
 		return fmt.Errorf("keep the damaged record: %w", err)
 	}
 	return l.journal.replace(r.changes())
@@ -34,8 +33,8 @@ func (l *Locked) Repair(r Record) error {
 // damage shows from the lock file, which a process that ends removes. What has a
 // whole line before its end is no part of one: it gets a newline.
 func (j *journal) dropTornLine() error {
-	data, err := files.ReadNoFollow(j.path())
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrNotRegular) {
+	data, err := files.IfExists(files.ReadNoFollow(j.path()))
+	if errors.Is(err, files.ErrNotRegular) {
 		return nil
 	}
 	if err != nil {

@@ -5,10 +5,12 @@ package state
 
 import (
 	"errors"
-	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/allocnet/allocnet/internal/files"
 )
 
 // Load returns what is recorded. Damage is reported and left as it is. The
@@ -25,7 +27,7 @@ func (l *Locked) Begin(a Allocation, attachments []Attachment) error {
 			return err
 		}
 	}
-	if choosesPorts(attachments) {
+	if slices.ContainsFunc(attachments, func(a Attachment) bool { return a.ChosenPorts != nil }) {
 		if err := l.addMark(portMarks); err != nil {
 			return err
 		}
@@ -94,11 +96,7 @@ func (l *Locked) Delete(iface string) error {
 	if err := validateInterface(iface); err != nil {
 		return err
 	}
-	err := l.journal.recordShort(change{Forgotten: iface})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return files.UnlessMissing(l.journal.recordShort(change{Forgotten: iface}))
 }
 
 // WriteDeleting records that the removal of attachments on record begins, of all of them

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 // eventsPerAllocation is the most that its page shows.
@@ -40,15 +41,15 @@ type allocationPage struct {
 type (
 	ownedRule struct {
 		Interface string
-		api.Rule
+		allocation.Rule
 	}
 	ownedLease struct {
 		Interface string
-		api.Lease
+		allocation.Lease
 	}
 	ownedTraffic struct {
 		Interface, Network string
-		api.Traffic
+		allocation.Traffic
 		// Rate is nil while it is not known.
 		Rate *rate
 	}
@@ -93,7 +94,6 @@ func (p *allocationPage) denied(all part[*api.DeniedFlows], id string) {
 	}
 }
 
-// list lists the rules and leases of all attachments.
 func (p *allocationPage) list() {
 	if p.Details.Err != nil {
 		return
@@ -111,7 +111,6 @@ func (p *allocationPage) list() {
 	}
 }
 
-// count lists what the interfaces of attachments have counted.
 func (p *allocationPage) count(r *rates, now time.Time) {
 	if p.Details.Err != nil {
 		return
@@ -124,11 +123,11 @@ func (p *allocationPage) count(r *rates, now time.Time) {
 }
 
 // Of returns the details of an attachment; nil if they are not known.
-func (p allocationPage) Of(iface string) *api.AttachmentDetails {
+func (p allocationPage) Of(iface string) *allocation.Details {
 	if p.Details.Err != nil {
 		return nil
 	}
-	at := slices.IndexFunc(p.Details.Value.Attachments, func(d api.AttachmentDetails) bool { return d.Interface == iface })
+	at := slices.IndexFunc(p.Details.Value.Attachments, func(d allocation.Details) bool { return d.Interface == iface })
 	if at < 0 {
 		return nil
 	}

@@ -66,7 +66,7 @@ func TestParts(t *testing.T) {
 func TestOrders(t *testing.T) {
 	now := time.Now()
 	of := func(id, job string, age time.Duration, phase string) *api.Allocation {
-		return &api.Allocation{ID: id, Identity: api.Identity{Job: job}, Created: now.Add(-age), Attachments: []api.Attachment{{Network: "web", Phase: allocation.Phase(phase)}}}
+		return &api.Allocation{ID: id, Identity: allocation.Identity{Job: job}, Created: now.Add(-age), Attachments: []allocation.Attachment{{Network: "web", Phase: allocation.Phase(phase)}}}
 	}
 	r := start(t)
 	r.agent.Set(api.PathAllocations, []*api.Allocation{

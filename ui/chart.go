@@ -20,7 +20,6 @@ const (
 	bins = 30
 )
 
-// chart is a picture of the last minutes.
 type chart struct {
 	Title string
 	// Now is the newest value, and Label says it all for those who do not see the picture.

@@ -60,7 +60,6 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// measure takes samples until ctx ends.
 func (f *feed) measure(ctx context.Context) {
 	for ctx.Err() == nil {
 		limited, stop := context.WithTimeout(ctx, agentTimeout)
@@ -78,7 +77,6 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// last is the index of the newest event.
 func (f *feed) last() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

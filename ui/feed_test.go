@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 func all(api.Event) bool { return true }
@@ -31,7 +32,7 @@ func TestFeedKeeps(t *testing.T) {
 	}
 	now := time.Date(2025, 11, 3, 10, 0, 0, 0, time.UTC)
 	for i := range 200 {
-		f.sample(hostOf(&api.Allocation{Attachments: make([]api.Attachment, i)}), nil, now.Add(time.Duration(i)*step))
+		f.sample(hostOf(&api.Allocation{Attachments: make([]allocation.Attachment, i)}), nil, now.Add(time.Duration(i)*step))
 	}
 	samples, _ := f.history(now)
 	if last := samples[len(samples)-1]; len(samples) != int(window/step)+1 || last.attachments != 199 {
@@ -76,7 +77,7 @@ func TestHistory(t *testing.T) {
 	if samples, events := f.history(now); samples != nil || len(events) != 6 {
 		t.Errorf("before a sample: %v, %d events", samples, len(events))
 	}
-	f.sample(hostOf(&api.Allocation{ID: "a", Attachments: make([]api.Attachment, 1)}, &api.Allocation{ID: "b", Error: "torn"}), nil, now.Add(-30*time.Second))
+	f.sample(hostOf(&api.Allocation{ID: "a", Attachments: make([]allocation.Attachment, 1)}, &api.Allocation{ID: "b", Error: "torn"}), nil, now.Add(-30*time.Second))
 	var got []int
 	samples, _ := f.history(now)
 	for _, s := range samples {

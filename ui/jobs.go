@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 const (
@@ -48,7 +49,7 @@ type mapNetwork struct {
 
 // mapJob is a job with its allocations on this host, those with problems first.
 type mapJob struct {
-	Identity    api.Identity
+	Identity    allocation.Identity
 	Allocations []mapAllocation
 	// Count is how many it has, of which some are not shown, and Problems how many they have.
 	Count, Problems int
@@ -59,7 +60,6 @@ type mapJob struct {
 // More is how many allocations are not shown.
 func (j mapJob) More() int { return j.Count - len(j.Allocations) }
 
-// jobNetwork counts the attachments of a job to a network.
 type jobNetwork struct {
 	Name          string
 	Colour, Count int
@@ -70,7 +70,6 @@ type mapAllocation struct {
 	Problems []problem
 }
 
-// newMap groups what a host has by job.
 func newMap(h *host, onlyProblems bool) mapPage {
 	p := mapPage{OnlyProblems: onlyProblems, Allocations: len(h.Allocations.Value), Unknown: cmp.Or(h.Map.Err, h.Networks.Err)}
 	if p.Unknown == nil && h.Repair.Supported() {
@@ -121,12 +120,12 @@ func (p *mapPage) addNetworks(h *host, problems map[string][]problem) {
 }
 
 func (p *mapPage) addJobs(all []*api.Allocation, problems map[string][]problem) {
-	jobs := map[api.Identity]*mapJob{}
+	jobs := map[allocation.Identity]*mapJob{}
 	for _, a := range all {
 		if p.OnlyProblems && len(problems[a.ID]) == 0 {
 			continue
 		}
-		key := api.Identity{Namespace: a.Identity.Namespace, Job: a.Identity.Job}
+		key := allocation.Identity{Namespace: a.Identity.Namespace, Job: a.Identity.Job}
 		if jobs[key] == nil {
 			jobs[key] = &mapJob{Identity: key}
 		}

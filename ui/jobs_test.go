@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
 // TestMapByJob: allocations are by job, those with problems first, and each problem is where it is.
 func TestMapByJob(t *testing.T) {
 	of := func(id, namespace, job, group string, networks ...string) *api.Allocation {
-		a := &api.Allocation{ID: id, Identity: api.Identity{Namespace: namespace, Job: job, Group: group, Region: "r"}}
+		a := &api.Allocation{ID: id, Identity: allocation.Identity{Namespace: namespace, Job: job, Group: group, Region: "r"}}
 		for i, n := range networks {
-			a.Attachments = append(a.Attachments, api.Attachment{Network: n, Interface: fmt.Sprintf("eth%d", i), Phase: "attached"})
+			a.Attachments = append(a.Attachments, allocation.Attachment{Network: n, Interface: fmt.Sprintf("eth%d", i), Phase: "attached"})
 		}
 		return a
 	}

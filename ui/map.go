@@ -26,7 +26,6 @@ func (s *Server) mapPage(ctx context.Context, r *http.Request) (content, error) 
 	return content{"map", "Map", newMap(h, r.URL.Query().Get("show") == onlyProblems)}, nil
 }
 
-// mapImage answers with the picture of the host.
 func (s *Server) mapImage(w http.ResponseWriter, r *http.Request) {
 	ctx, stop := context.WithTimeout(r.Context(), agentTimeout)
 	defer stop()

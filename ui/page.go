@@ -69,10 +69,6 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-func notFound(context.Context, *http.Request) (content, error) {
-	return content{}, errdefs.New(errdefs.NotFound, "there is no such page")
-}
-
 type layout struct {
 	Host, Base, Title, Page string
 	Now                     time.Time
@@ -134,7 +130,6 @@ var functions = template.FuncMap{
 	"ranges": allocation.Ranges, "usageBar": usageBar, "addressBar": addressBar, "reach": reach, "indented": indented,
 }
 
-// args are those of a template within a page.
 type args struct {
 	Page layout
 	Data any

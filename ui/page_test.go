@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
@@ -114,12 +115,12 @@ func TestProblems(t *testing.T) {
 func TestDenied(t *testing.T) {
 	r := start(t)
 	flow := func(from, to string, port uint16) api.DeniedFlow {
-		return api.DeniedFlow{Last: time.Now(), Count: 12, From: api.FlowEnd{Allocation: from, Interface: "eth0"}, To: api.FlowEnd{Allocation: to, Interface: "eth0"}, Protocol: "tcp", Port: port, Reason: "strict"}
+		return api.DeniedFlow{Last: time.Now(), Count: 12, From: allocation.FlowEnd{Allocation: from, Interface: "eth0"}, To: allocation.FlowEnd{Allocation: to, Interface: "eth0"}, Protocol: "tcp", Port: port, Reason: "strict"}
 	}
 	r.agent.Set(api.PathNetworks, api.Networks{Networks: []api.Network{{Name: "web"}}})
 	r.agent.Set(api.PathAllocations, []*api.Allocation{
-		{ID: "a-1", Attachments: []api.Attachment{{Network: "web", Interface: "eth0", Denied: &api.Denied{Packets: 7, Bytes: 420, Forged: 1}}}},
-		{ID: "a-2", Attachments: []api.Attachment{{Network: "web", Interface: "eth0", Denied: &api.Denied{Packets: 2}}}},
+		{ID: "a-1", Attachments: []allocation.Attachment{{Network: "web", Interface: "eth0", Denied: &allocation.Denied{Packets: 7, Bytes: 420, Forged: 1}}}},
+		{ID: "a-2", Attachments: []allocation.Attachment{{Network: "web", Interface: "eth0", Denied: &allocation.Denied{Packets: 2}}}},
 	})
 	r.agent.Set(api.PathDenied, api.DeniedFlows{Flows: []api.DeniedFlow{flow("a-1", "b-1", 5432), flow("b-1", "a-1", 5433), flow("b-1", "b-2", 5434)}})
 	r.enter().requireText("", "10 packets denied")
@@ -138,11 +139,11 @@ func TestHostileNames(t *testing.T) {
 	const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>'` + "\u202e\x1b[2J\u0085javascript:alert(1)"
 	r := start(t)
 	r.agent.Set(api.PathAllocations, []*api.Allocation{{
-		ID: "a-1", Identity: api.Identity{Namespace: hostile, Job: hostile, Group: hostile, Region: hostile}, Owner: hostile, Netns: hostile, DNS: api.DNS{Servers: []string{hostile}}, DNSSelection: hostile, ResolvConf: hostile, Error: hostile, Damaged: []string{hostile},
-		Attachments: []api.Attachment{{
+		ID: "a-1", Identity: allocation.Identity{Namespace: hostile, Job: hostile, Group: hostile, Region: hostile}, Owner: hostile, Netns: hostile, DNS: allocation.DNS{Servers: []string{hostile}}, DNSSelection: hostile, ResolvConf: hostile, Error: hostile, Damaged: []string{hostile},
+		Attachments: []allocation.Attachment{{
 			Network: hostile, Interface: hostile, Task: hostile, Phase: hostile, Error: hostile, Result: []byte(`{"a": "</pre><script>alert(1)</script>"}`),
-			Observed: api.Observed{
-				MAC: hostile, DNS: api.DNS{Servers: []string{hostile}}, Ports: []api.MappedPort{{Protocol: hostile, HostIP: hostile}}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")},
+			Observed: allocation.Observed{
+				MAC: hostile, DNS: allocation.DNS{Servers: []string{hostile}}, Ports: []allocation.PortMapping{{Protocol: hostile, HostIP: hostile}}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")},
 			},
 		}},
 	}, {ID: hostile}})
@@ -154,15 +155,15 @@ func TestHostileNames(t *testing.T) {
 		Nodes: []api.ClusterNode{{ID: hostile, Name: hostile, Address: hostile, Routes: []api.ClusterRoute{{Block: hostile, Via: hostile, Device: hostile, Mode: hostile, State: hostile, Reason: hostile}}, Probe: &api.ClusterProbe{Target: hostile, Time: time.Now(), Error: hostile}}},
 	}}})
 	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{{Network: hostile, Text: hostile}, {Network: hostile, Allocation: hostile, Interface: hostile, Text: hostile}}})
-	r.agent.Set(api.PathRepair, api.Repair{Mode: hostile, Damaged: []api.Damage{{Allocation: "a-1", Network: hostile, Interface: hostile, RemovedBy: []api.Remover{{Name: hostile, Parent: hostile}}, Missing: []string{hostile}, Unrepairable: []string{hostile}, Error: hostile}}, Waiting: []api.WaitingRepair{{Allocation: hostile}}})
-	r.agent.Set(api.PathDetails, api.Details{Attachments: []api.AttachmentDetails{{
+	r.agent.Set(api.PathRepair, api.Repair{Mode: hostile, Damaged: []api.Damage{{Allocation: "a-1", Network: hostile, Interface: hostile, RemovedBy: []allocation.Remover{{Name: hostile, Parent: hostile}}, Missing: []string{hostile}, Unrepairable: []string{hostile}, Error: hostile}}, Waiting: []api.WaitingRepair{{Allocation: hostile}}})
+	r.agent.Set(api.PathDetails, api.Details{Attachments: []allocation.Details{{
 		Interface: hostile, ContainerID: hostile, Executor: hostile, CNIVersion: hostile, Plugins: []string{hostile}, RulesError: hostile,
-		Rules: []api.Rule{{Program: hostile, Table: hostile, Chain: hostile, Rule: hostile}}, Leases: []api.Lease{{Plugin: hostile, Pool: hostile, Problem: hostile}},
+		Rules: []allocation.Rule{{Program: hostile, Table: hostile, Chain: hostile, Rule: hostile}}, Leases: []allocation.Lease{{Plugin: hostile, Pool: hostile, Problem: hostile}},
 	}}})
-	end := api.FlowEnd{Allocation: "a-1", Interface: hostile, Network: hostile, Link: hostile}
+	end := allocation.FlowEnd{Allocation: "a-1", Interface: hostile, Network: hostile, Link: hostile}
 	r.agent.Set(api.PathDenied, api.DeniedFlows{Flows: []api.DeniedFlow{{From: end, To: end, Protocol: hostile, Reason: hostile}}, Deaf: hostile})
 	r.agent.Set(api.PathReady, &api.Error{CNIVersion: "1.1.0", Code: 50, Msg: hostile, Details: hostile, Status: 503})
-	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Missing: []string{hostile}, RemovedBy: []api.Remover{{Name: hostile, Parent: hostile}}, Networks: []string{hostile}, Interface: hostile, Error: hostile})
+	r.agent.Emit(api.Event{Time: time.Now(), Operation: hostile, Outcome: hostile, Reason: hostile, Caller: hostile, Allocation: "a-1", Namespace: hostile, Job: hostile, Task: hostile, Missing: []string{hostile}, RemovedBy: []allocation.Remover{{Name: hostile, Parent: hostile}}, Networks: []string{hostile}, Interface: hostile, Error: hostile})
 	r.enter().eventually(1)
 	for _, path := range append([]string{"allocations?q=" + "%22%3E%3Cscript%3E", "events?q=%22%3E%3Cscript%3E", "%22%3E%3Cscript%3E"}, paths...) {
 		got := r.page(path)
@@ -267,7 +268,7 @@ func FuzzVisible(f *testing.F) {
 		s := New(Config{Host: "host-1"})
 		render := func(name string) string {
 			w := &recorder{header: http.Header{}}
-			p := allocationsPage{Query: name, Allocations: []*api.Allocation{{ID: name, Error: name, Identity: api.Identity{Job: name}}}}
+			p := allocationsPage{Query: name, Allocations: []*api.Allocation{{ID: name, Error: name, Identity: allocation.Identity{Job: name}}}}
 			s.render(w, http.StatusOK, "allocations", 1, &content{"allocations", name, p})
 			return w.body.String()
 		}

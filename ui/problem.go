@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
-// problem is something that is wrong on the host.
 type problem struct {
 	// Kind is what is wrong, and Subject which one of its kind.
 	Kind, Subject, Text string
@@ -137,7 +137,6 @@ func ofNode(pool string, n api.ClusterNode) []problem {
 	return all
 }
 
-// ofAllocation returns what is wrong with a record and its attachments.
 func ofAllocation(a *api.Allocation) []problem {
 	var all []problem
 	add := func(text, fix string) {
@@ -235,8 +234,7 @@ func damageProblem(d api.Damage, w api.WaitingRepair) problem {
 	return p
 }
 
-// removers says who has removed rules.
-func removers(all []api.Remover) []string {
+func removers(all []allocation.Remover) []string {
 	var texts []string
 	for _, r := range all {
 		texts = append(texts, "rules of its chains removed by "+r.String())

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 // TestDriftOnce: what both the repairer and the map have found is one problem, and what only one of
 // them has is not lost.
 func TestDriftOnce(t *testing.T) {
-	r, nft := start(t), api.Remover{Name: "nft", PID: 9, Parent: "bash"}
+	r, nft := start(t), allocation.Remover{Name: "nft", PID: 9, Parent: "bash"}
 	r.agent.Set(api.PathMap, api.Map{Drift: []api.Drift{
 		{Network: "web", Text: "web0 is down"},
 		{Allocation: "a", Text: "interface lo is down: set it up"},
@@ -24,10 +25,10 @@ func TestDriftOnce(t *testing.T) {
 	}})
 	r.agent.Set(api.PathRepair, api.Repair{Mode: "report", Damaged: []api.Damage{
 		{Allocation: "a", Interface: "lo", Missing: []string{"interface lo is down"}},
-		{Allocation: "a", Network: "web", Interface: "eth0", Missing: []string{"state of eth0"}, Unrepairable: []string{"interface eth0"}, RemovedBy: []api.Remover{nft}},
+		{Allocation: "a", Network: "web", Interface: "eth0", Missing: []string{"state of eth0"}, Unrepairable: []string{"interface eth0"}, RemovedBy: []allocation.Remover{nft}},
 		{Allocation: "c", Error: "a plugin hangs"},
 		{Allocation: "w", Network: "web", Interface: "eth0", Missing: []string{"rule in chain X"}},
-	}, Waiting: []api.WaitingRepair{{Allocation: "w", Repairs: 7, RemovedBy: []api.Remover{nft}}, {Allocation: "d", Repairs: 1, RemovedBy: []api.Remover{{Name: "firewalld", PID: 8}}}}})
+	}, Waiting: []api.WaitingRepair{{Allocation: "w", Repairs: 7, RemovedBy: []allocation.Remover{nft}}, {Allocation: "d", Repairs: 1, RemovedBy: []allocation.Remover{{Name: "firewalld", PID: 8}}}}})
 	body := r.enter().page("problems").body
 	if got := strings.Count(body, ">drift<"); got != 9 {
 		t.Errorf("%d problems, want 9: %s", got, body)

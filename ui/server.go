@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 //go:embed static
@@ -87,7 +88,9 @@ func (s *Server) handler() http.Handler {
 		"/problems":         s.page(s.problems),
 		"/events":           s.page(s.events),
 		"/live":             s.live,
-		"/":                 s.page(notFound),
+		"/": s.page(func(context.Context, *http.Request) (content, error) {
+			return content{}, errdefs.New(errdefs.NotFound, "there is no such page")
+		}),
 	} {
 		pages.HandleFunc(path, page)
 	}
@@ -115,7 +118,6 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	s.render(w, http.StatusOK, "enter", 0, nil)
 }
 
-// requireSession refuses a request without one.
 func (s *Server) requireSession(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.sessions.use(r, s.now()) {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 )
 
 const (
@@ -28,7 +28,7 @@ type rates struct {
 // reading is what an interface had counted at a time, and its rate until then.
 type reading struct {
 	at    time.Time
-	count api.Traffic
+	count allocation.Traffic
 	rate  *rate
 }
 
@@ -36,7 +36,7 @@ type reading struct {
 type rate struct{ Received, Sent float64 }
 
 // add notes what an interface has counted, and returns the rate. Nil: it is not known yet.
-func (r *rates) add(allocation, iface string, count api.Traffic, now time.Time) *rate {
+func (r *rates) add(allocation, iface string, count allocation.Traffic, now time.Time) *rate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {

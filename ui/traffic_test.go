@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
@@ -33,7 +34,7 @@ func TestRates(t *testing.T) {
 		{10 * time.Second, "eth1", 5000, 0},
 		{71 * time.Second, "eth0", 5000, -1},
 	} {
-		got := r.add("a", step.iface, api.Traffic{ReceivedBytes: step.received, SentBytes: 2 * step.received}, begin.Add(step.after))
+		got := r.add("a", step.iface, allocation.Traffic{ReceivedBytes: step.received, SentBytes: 2 * step.received}, begin.Add(step.after))
 		if (got == nil) != (step.want < 0) || got != nil && (got.Received != step.want || got.Sent != 2*step.want) {
 			t.Errorf("%s after %s: %+v, want %v", step.iface, step.after, got, step.want)
 		}
@@ -59,8 +60,8 @@ func TestTraffic(t *testing.T) {
 	r.server.now = func() time.Time { return now }
 	id := uitest.Allocations(3, now)[0].ID
 	set := func(received uint64) {
-		r.agent.Set(api.PathDetails, api.Details{Attachments: []api.AttachmentDetails{
-			{Network: "web", Interface: "eth0", Traffic: &api.Traffic{ReceivedBytes: received, SentBytes: 7}}, {Network: "storage", Interface: "net1"},
+		r.agent.Set(api.PathDetails, api.Details{Attachments: []allocation.Details{
+			{Network: "web", Interface: "eth0", Traffic: &allocation.Traffic{ReceivedBytes: received, SentBytes: 7}}, {Network: "storage", Interface: "net1"},
 		}})
 	}
 	set(1500)

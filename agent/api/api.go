@@ -11,6 +11,8 @@ import (
 	_ "embed" // for Description
 	"encoding/json"
 	"net/netip"
+
+	"github.com/allocnet/allocnet/allocation"
 )
 
 // DefaultSocket is the path of the socket unless configured.
@@ -68,7 +70,7 @@ type Setup struct {
 	Netns string `json:"netns,omitempty"`
 	// Identity is matched against the rules of the networks, and passed to every plugin
 	// if namespace, job and group are known. Empty: unknown.
-	Identity Identity `json:"identity,omitzero"`
+	Identity allocation.Identity `json:"identity,omitzero"`
 	// Primary selects the main network, one at most. Empty: the namespace has
 	// its main network already.
 	Primary Selection `json:"primary,omitempty"`

@@ -5,14 +5,8 @@ package api
 
 import "github.com/allocnet/allocnet/allocation"
 
-// Denied counts what isolation has dropped of an attachment.
-type Denied = allocation.Denied
-
 // DeniedFlow is a flow of which isolation has dropped packets.
 type DeniedFlow = allocation.DeniedFlow
-
-// FlowEnd is one of the two ends of a flow.
-type FlowEnd = allocation.FlowEnd
 
 // DeniedFlows are those that were denied last.
 type DeniedFlows struct {

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/allocnet/allocnet/allocation"
 )
 
 // ContentEvents is the content type of GET /v1/events: an Event in JSON on each line.
@@ -43,7 +45,7 @@ type Event struct {
 	// Missing is what a running attachment lacked, in words.
 	Missing []string `json:"missing,omitempty"`
 	// RemovedBy are the processes that are known to have removed rules of the chains that lack some.
-	RemovedBy []Remover `json:"removedBy,omitempty"`
+	RemovedBy []allocation.Remover `json:"removedBy,omitempty"`
 	// Seconds is the time of all attempts and the pauses between them.
 	Seconds float64 `json:"seconds"`
 	// Pool is that of an event with the operation pool.

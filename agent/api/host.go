@@ -3,7 +3,11 @@
 
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/allocnet/allocnet/allocation"
+)
 
 // Pools are those of allocnet-ipam that networks of this host use.
 type Pools struct {
@@ -120,7 +124,7 @@ type Damage struct {
 	// Unrepairable is what only comes back if the network is attached again, in words.
 	Unrepairable []string `json:"unrepairable"`
 	// RemovedBy are the processes that are known to have removed rules of the chains that lack some.
-	RemovedBy []Remover `json:"removedBy,omitempty"`
+	RemovedBy []allocation.Remover `json:"removedBy,omitempty"`
 	// Error is why a repair has failed.
 	Error string `json:"error,omitempty"`
 }
@@ -131,5 +135,5 @@ type WaitingRepair struct {
 	// Repairs is the number of those in short succession.
 	Repairs int `json:"repairs"`
 	// RemovedBy are those that were last known to have removed rules of the chains that these restored.
-	RemovedBy []Remover `json:"removedBy,omitempty"`
+	RemovedBy []allocation.Remover `json:"removedBy,omitempty"`
 }

@@ -26,7 +26,7 @@ import (
 func CheckPaths(c config.Config) error {
 	var faults pathFaults
 	if c.Hook != hook.NoOp {
-		for _, dir := range c.ConfDirs {
+		for _, dir := range cniconf.Present(c.ConfDirs) {
 			faults.dir("conf_dir", dir)
 		}
 		faults.anyDir("plugin_dirs", c.PluginDirs)

@@ -25,10 +25,11 @@ func newHosts(d *Daemon, engine agent.Engine) *hosts.Keeper {
 		AllocDir: d.allocDir,
 		Version: func() (string, error) {
 			version, err := isolation.Version()
+			learned := uint64(0)
 			if rosters != nil {
-				version = fmt.Sprint(version, " ", rosters.learned.Load())
+				learned = rosters.learned.Load()
 			}
-			return version, err
+			return fmt.Sprint(version, " ", learned, " ", d.nomad.Renumbered()), err
 		},
 	})
 }

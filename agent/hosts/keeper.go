@@ -37,14 +37,13 @@ const (
 type Config struct {
 	// AllocDir returns what has the directories of Nomad's allocations. Empty: it is not known, and there are no files.
 	AllocDir func(context.Context) (string, error)
-	// Version returns a text that is another one after each change of Allocations and Remotes.
+	// Version returns a text that is another one after each change of Allocations, Remotes and Indexes.
 	Version func() (string, error)
 	// Allocations are those of this host.
 	Allocations func(context.Context) iter.Seq2[*hook.Allocation, error]
 	// Remotes are the attachments on other hosts that are known.
 	Remotes func() ([]isolation.Member, error)
-	// Indexes are the numbers of allocations in their groups, by ID. A map that was returned does not change. Nil: they are not known yet,
-	// and what files say stays.
+	// Indexes are the numbers of allocations in their groups, by ID. Nil: they are not known yet, and what files say stays.
 	Indexes func() map[string]int
 	// Logger gets a line for each failure that is new. Nil: none.
 	Logger hclog.Logger
@@ -53,9 +52,8 @@ type Config struct {
 // Keeper keeps the files of this host's allocations.
 type Keeper struct {
 	c Config
-	// version and indexes are those of the last round.
+	// version is that of the last round.
 	version string
-	indexes map[string]int
 	// allocDir is that of the last round.
 	allocDir string
 	// members are the allocations as they were read last, by ID.
@@ -129,14 +127,14 @@ func (k *Keeper) look(ctx context.Context) error {
 		return nil
 	}
 	isToTry := k.unwritten != nil && time.Since(k.tried) >= failedPause
-	if version == k.version && maps.Equal(indexes, k.indexes) && !isToTry {
+	if version == k.version && !isToTry {
 		return nil
 	}
-	k.indexes, k.version = indexes, "" // until all is done
+	k.version = "" // until all is done
 	if k.allocDir, err = k.c.AllocDir(ctx); err != nil || k.allocDir == "" {
 		return err
 	}
-	if err := k.round(ctx); err != nil {
+	if err := k.round(ctx, indexes); err != nil {
 		return err
 	}
 	k.version = version
@@ -144,8 +142,8 @@ func (k *Keeper) look(ctx context.Context) error {
 }
 
 // round writes the files that are other ones than before. The error is not about files.
-func (k *Keeper) round(ctx context.Context) error {
-	if err := k.read(ctx); err != nil {
+func (k *Keeper) round(ctx context.Context, indexes map[string]int) error {
+	if err := k.read(ctx, indexes); err != nil {
 		return err
 	}
 	names, err := k.names()
@@ -170,7 +168,7 @@ func (k *Keeper) round(ctx context.Context) error {
 }
 
 // read reads the allocations of jobs. One whose record cannot be read stays what it was: it may live.
-func (k *Keeper) read(ctx context.Context) error {
+func (k *Keeper) read(ctx context.Context, indexes map[string]int) error {
 	members := map[string]member{}
 	for a, err := range k.c.Allocations(ctx) {
 		if unreadable, ok := errors.AsType[*state.UnreadableError](err); ok {
@@ -183,7 +181,7 @@ func (k *Keeper) read(ctx context.Context) error {
 			return err
 		}
 		if a.Identity.Job != "" {
-			index, ok := k.indexes[a.ID]
+			index, ok := indexes[a.ID]
 			m := memberOf(a, index, ok)
 			if err := m.tell(a); err != nil {
 				return err

@@ -168,6 +168,7 @@ func TestChanges(t *testing.T) {
 		t.Error("a file that has not changed is written")
 	}
 	h.indexes = map[string]int{"a-0": 0, "b-0": 0} // without a change of the records
+	h.version++
 	h.require(map[string]string{"a-0": "10.0.0.2 web-0.net", "c-1": "10.0.0.2 web-0.net"})
 	h.allocations = h.allocations[1:]
 	h.version++
@@ -359,6 +360,7 @@ func TestFailedRound(t *testing.T) {
 	h.add("a-0", "default", "web", map[string]string{"net": "10.0.0.2/16"})
 	h.require(map[string]string{"a-0": "10.0.0.2 web-0.net"})
 	h.indexes = map[string]int{"a-0": 7}
+	h.version++
 	allocDir := h.c.AllocDir
 	h.c.AllocDir = func(context.Context) (string, error) { return "", errors.New("no answer") }
 	if err := h.look(t.Context()); err == nil {

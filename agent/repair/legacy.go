@@ -14,7 +14,6 @@ import (
 // does not tell.
 const legacyPause = time.Second
 
-// legacyTable names one of a family.
 type legacyTable struct {
 	family netfilter.Family
 	name   string

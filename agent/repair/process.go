@@ -4,6 +4,7 @@
 package repair
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -50,11 +51,8 @@ func (p processes) group(thread int) int {
 	if err != nil {
 		return thread
 	}
-	status, err := process.NewStatus()
-	if err != nil || status.TGID == 0 {
-		return thread
-	}
-	return status.TGID
+	status, _ := process.NewStatus() // 0 with an error
+	return cmp.Or(status.TGID, thread)
 }
 
 // maxAncestors is how far a child may be from this process.
@@ -74,12 +72,12 @@ func (p processes) isOwn(stat procfs.ProcStat) bool {
 	return false
 }
 
-func (p processes) stat(id int) (procfs.ProcStat, error) {
+func (p processes) stat(id int) (stat procfs.ProcStat, err error) {
 	process, err := p.process(id)
-	if err != nil {
-		return procfs.ProcStat{}, err
+	if err == nil {
+		stat, err = process.Stat()
 	}
-	return process.Stat()
+	return stat, err
 }
 
 func (p processes) process(id int) (procfs.Proc, error) {

@@ -22,7 +22,6 @@ type reattachments struct {
 	ended   []reattachment
 }
 
-// reattachment is a call that has ended.
 type reattachment struct {
 	// first is when the kernel told of the damage; zero if it did not.
 	first  time.Time
@@ -68,10 +67,10 @@ func (r *Repairer) end() (running []string) {
 	for _, call := range ended {
 		drifts := slices.DeleteFunc(call.drifts, func(d hook.Drift) bool { return d.Skipped != "" })
 		for _, d := range drifts {
-			key, damage := attachment{d.Allocation, d.Interface}, r.damage(d)
+			key, lacks := attachment{d.Allocation, d.Interface}, r.damage(d)
 			r.note(d, call.first)
 			if delete(r.known, key); !d.Repaired {
-				r.known[key] = damage
+				r.known[key] = lacks
 			}
 		}
 		r.count(drifts)

@@ -91,7 +91,7 @@ func TestReattachmentBeside(t *testing.T) {
 			t.Errorf("repaired at %v, attached again at %v", got, e.callsSoFar())
 		}
 		sleep(2 * time.Minute)
-		if got := e.callsSoFar(); !slices.Equal(got, []time.Duration{time.Minute}) || len(r.Status().Drifts) > 0 {
+		if got := e.callsSoFar(); !slices.Equal(got, []time.Duration{time.Minute}) || len(r.Status().Damaged) > 0 {
 			t.Errorf("attached again at %v, %+v", got, r.Status())
 		}
 	})
@@ -102,7 +102,7 @@ func TestReattachmentFails(t *testing.T) {
 	e := &reattacher{failures: 5}
 	runReattacher(t, e, func(r *Repairer) {
 		sleep(time.Second / 2)
-		if s := r.Status(); len(s.Drifts) != 1 || s.Drifts[0].Err == nil || s.Repeated["gone"] != 1 {
+		if s := r.Status(); len(s.Damaged) != 1 || s.Damaged[0].Error == "" || repeated(s, "gone") != 1 {
 			t.Errorf("%+v", s)
 		}
 		sleep(5 * time.Minute)
@@ -112,7 +112,7 @@ func TestReattachmentFails(t *testing.T) {
 				t.Errorf("call %d after %v", i, pause)
 			}
 		}
-		if s := r.Status(); len(calls) != 6 || len(s.Drifts) > 0 {
+		if s := r.Status(); len(calls) != 6 || len(s.Damaged) > 0 {
 			t.Errorf("called at %v, %+v", calls, s)
 		}
 	})

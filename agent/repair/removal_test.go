@@ -160,8 +160,8 @@ func TestRemovedBy(t *testing.T) {
 		sleep(2 * firstPause)
 		h.damage("a", "b") // by another one
 		sleep(5 * firstPause)
-		if s := fmt.Sprint(r.Status().RemovedBy); s != "map[a:[nft (PID 6)]]" {
-			t.Errorf("the status has %s", s)
+		if s := r.Status().Waiting; len(s) != 1 || s[0].Allocation != "a" || fmt.Sprint(s[0].RemovedBy) != "[nft (PID 6)]" {
+			t.Errorf("the status has %v", s)
 		}
 		got := fmt.Sprint(h.removedBy)
 		const want = "map[a:[[nft (PID 1)] [nft (PID 2)] [nft (PID 3)] [nft (PID 4)] [nft (PID 5)] [nft (PID 6)] []] b:[[] []]]"
@@ -213,7 +213,7 @@ func TestRemovedByReport(t *testing.T) {
 		h.damageSilently("a")
 		h.events <- Removal{By: hook.Remover{Name: "nft", PID: 1}, chains: map[string]bool{"one of table nat of iptables": true}}
 		sleep(3 * interval)
-		if s := r.Status(); len(s.Drifts) != 1 || fmt.Sprint(s.Drifts[0].RemovedBy) != "[nft (PID 1)]" {
+		if s := r.Status(); len(s.Damaged) != 1 || fmt.Sprint(s.Damaged[0].RemovedBy) != "[nft (PID 1)]" {
 			t.Errorf("%+v", s)
 		}
 	})

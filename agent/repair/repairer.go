@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -55,7 +56,7 @@ type Repairer struct {
 	// alone.
 	series map[string]*series
 	// known is what each attachment lacked after the last round.
-	known map[attachment]Damage
+	known map[attachment]damage
 	// looked is when the last round began, and unseen when the last one that looked at an
 	// allocation did, of those that the last round left out.
 	looked time.Time
@@ -69,7 +70,7 @@ type Repairer struct {
 	reattachments reattachments
 
 	mu     sync.Mutex // guards all below
-	status Status
+	status api.Repair
 	// removals are those of which is known who made them.
 	removals removals
 	// told is when the kernel last told of something, and unanswered when it first did after the last
@@ -81,13 +82,13 @@ type attachment struct{ allocation, iface string }
 
 // New returns a repairer that works in a mode. See Run.
 func New(c Config, mode hook.RepairMode) *Repairer {
-	return &Repairer{config: c, status: Status{Mode: mode}, kicks: make(chan struct{}, 1), series: map[string]*series{}, known: map[attachment]Damage{}}
+	return &Repairer{config: c, status: api.Repair{Mode: string(mode), Damaged: []api.Damage{}, Waiting: []api.WaitingRepair{}}, kicks: make(chan struct{}, 1), series: map[string]*series{}, known: map[attachment]damage{}}
 }
 
 // Configure sets the mode of the rounds that begin from now on. It may be called at any time.
 func (r *Repairer) Configure(mode hook.RepairMode) {
 	r.mu.Lock()
-	r.status.Mode = mode
+	r.status.Mode = string(mode)
 	r.mu.Unlock()
 	kick(r.kicks)
 }
@@ -173,7 +174,7 @@ func (r *Repairer) round(ctx context.Context) {
 	}
 	began := time.Now()
 	drifts, err := r.config.Engine.RepairAttachments(ctx, hook.RepairRequest{
-		Mode: r.Status().Mode, LastChecks: true, Except: except, RemovedBy: r.removedBy, Announce: true, Defer: true,
+		Mode: r.mode(), LastChecks: true, Except: except, RemovedBy: r.removedBy, Announce: true, Defer: true,
 	})
 	if ctx.Err() != nil {
 		return
@@ -195,7 +196,7 @@ func (r *Repairer) round(ctx context.Context) {
 		}
 	}
 	r.busy = busy
-	known := map[attachment]Damage{}
+	known := map[attachment]damage{}
 	for a, d := range r.known {
 		if held[a.allocation] {
 			known[a] = d
@@ -225,15 +226,15 @@ func (r *Repairer) toldOf(id string, first time.Time) time.Time {
 
 // damage is that of an attachment that lacks something, and may have lacked it before. A later
 // round does not know any more who has removed it.
-func (r *Repairer) damage(d hook.Drift) Damage {
+func (r *Repairer) damage(d hook.Drift) damage {
 	before, known := r.known[attachment{d.Allocation, d.Interface}]
 	if !known {
-		return Damage{d, time.Now()}
+		return damage{d, time.Now()}
 	}
 	if len(d.RemovedBy) == 0 {
 		d.RemovedBy = before.RemovedBy
 	}
-	return Damage{d, before.Since}
+	return damage{d, before.since}
 }
 
 // removedBy returns the processes that have removed rules of the chains of which an allocation lacks
@@ -286,7 +287,7 @@ func (r *Repairer) held(now time.Time) map[string]bool {
 }
 
 func (r *Repairer) count(drifts []hook.Drift) {
-	if r.Status().Mode == hook.RepairReport {
+	if r.mode() == hook.RepairReport {
 		return
 	}
 	now, failed, removers := time.Now(), map[string]bool{}, map[string][]hook.Remover{}
@@ -326,7 +327,7 @@ func (r *Repairer) note(d hook.Drift, first time.Time) {
 	if len(d.RemovedBy) > 0 {
 		log = log.With("removed_by", d.RemovedBy)
 	}
-	reports := r.Status().Mode == hook.RepairReport
+	reports := r.mode() == hook.RepairReport
 	if !reports && !d.Reported {
 		r.config.Observer.Repaired(d.Network, since(first), failure(d))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 )
 
@@ -180,7 +181,7 @@ func TestEvent(t *testing.T) {
 		if !slices.Equal(h.took, []time.Duration{settle, settle}) || h.drifts != 2 {
 			t.Errorf("%d drifts, repaired after %v, want two after %v", h.drifts, h.took, settle)
 		}
-		if s := r.Status(); len(s.Drifts) > 0 || len(s.Repeated) > 0 {
+		if s := r.Status(); len(s.Damaged) > 0 || len(s.Waiting) > 0 {
 			t.Errorf("%+v after the repair", s)
 		}
 	})
@@ -276,7 +277,7 @@ func TestFight(t *testing.T) {
 		if got := len(h.repairsOf("a")); got < 10 || got > 14 {
 			t.Errorf("%d repairs in 10 minutes: %v", got, h.repairsOf("a"))
 		}
-		if s := r.Status(); s.Repeated["a"] == 0 || len(s.Repeated) != 1 {
+		if s := r.Status(); repeated(s, "a") == 0 || len(s.Waiting) != 1 {
 			t.Errorf("%+v, want that a was repaired too often", s)
 		}
 		before := time.Since(h.began)
@@ -292,7 +293,7 @@ func TestFight(t *testing.T) {
 		if got := h.repairsOf("a"); got[len(got)-1] != before+settle {
 			t.Errorf("after the fight it was repaired at %v, want %v", got[len(got)-1], before+settle)
 		}
-		if s := r.Status(); len(s.Repeated) > 0 {
+		if s := r.Status(); len(s.Waiting) > 0 {
 			t.Errorf("%+v after the fight", s)
 		}
 	})
@@ -307,13 +308,13 @@ func TestFailing(t *testing.T) {
 		if got := h.repairsOf("a"); len(got) != 4 || got[3]-got[2] < 4*time.Second {
 			t.Errorf("repaired at %v, want pauses of 1, 2, 4, 8 seconds", got)
 		}
-		if s := r.Status(); len(s.Drifts) != 1 || s.Drifts[0].Err == nil || s.Repeated["a"] != 4 {
+		if s := r.Status(); len(s.Damaged) != 1 || s.Damaged[0].Error == "" || repeated(s, "a") != 4 {
 			t.Errorf("%+v, want the failure", s)
 		}
 		first := h.began.Add(h.repairsOf("a")[0])
 		h.damage("b")
 		sleep(time.Second)
-		if s := r.Status(); len(h.repairsOf("b")) != 1 || len(s.Drifts) != 1 || s.Drifts[0].Allocation != "a" || !s.Drifts[0].Since.Equal(first) {
+		if s := r.Status(); len(h.repairsOf("b")) != 1 || len(s.Damaged) != 1 || s.Damaged[0].Allocation != "a" || !s.Damaged[0].Since.Equal(first) {
 			t.Errorf("%+v after a round that left it out, want that it is damaged since %s", s, first)
 		}
 		if h.drifts != 2 {
@@ -329,7 +330,7 @@ func TestGone(t *testing.T) {
 		h.broken["a"] = true
 		h.damage("a")
 		sleep(2 * time.Minute)
-		if s := r.Status(); len(s.Drifts) != 1 || s.Repeated["a"] == 0 {
+		if s := r.Status(); len(s.Damaged) != 1 || repeated(s, "a") == 0 {
 			t.Fatalf("%+v, want a repair that fails", s)
 		}
 		h.mu.Lock()
@@ -337,7 +338,7 @@ func TestGone(t *testing.T) {
 		delete(h.damaged, "a")
 		h.mu.Unlock()
 		sleep(interval)
-		if s := r.Status(); len(s.Drifts) > 0 || len(s.Repeated) > 0 {
+		if s := r.Status(); len(s.Damaged) > 0 || len(s.Waiting) > 0 {
 			t.Errorf("%+v of an allocation that is gone", s)
 		}
 		h.broken["a"] = false
@@ -355,7 +356,7 @@ func TestReport(t *testing.T) {
 	run(t, hook.RepairReport, func(h *host, r *Repairer) {
 		h.damage("a")
 		sleep(5 * interval)
-		if s := r.Status(); len(s.Drifts) != 1 || len(s.Repeated) > 0 || len(h.repairsOf("a")) > 0 || h.drifts != 1 {
+		if s := r.Status(); len(s.Damaged) != 1 || len(s.Waiting) > 0 || len(h.repairsOf("a")) > 0 || h.drifts != 1 {
 			t.Errorf("%+v, %d drifts, repaired at %v; want one drift", s, h.drifts, h.repairsOf("a"))
 		}
 		before := time.Since(h.began)
@@ -460,9 +461,19 @@ func TestLoggedOnce(t *testing.T) {
 		log.Reset()
 		d.RemovedBy, d.Missing = test.by, []string{test.missing}
 		r.note(d, time.Time{})
-		r.known[attachment{"a", "eth0"}] = Damage{Drift: d}
+		r.known[attachment{"a", "eth0"}] = damage{Drift: d}
 		if got := log.String(); strings.Contains(got, "an attachment is not repaired") != test.logged || strings.Contains(got, "removed_by") != test.told {
 			t.Errorf("%+v: logged %q", test, got)
 		}
 	}
+}
+
+// repeated is how often an allocation was repaired whose next repair waits; 0 of another one.
+func repeated(s api.Repair, id string) int {
+	for _, w := range s.Waiting {
+		if w.Allocation == id {
+			return w.Repairs
+		}
+	}
+	return 0
 }

@@ -77,7 +77,6 @@ func awaitQuiet(ctx context.Context, events <-chan struct{}) {
 	}
 }
 
-// pause waits, but not longer than ctx.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

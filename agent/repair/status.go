@@ -9,51 +9,51 @@ import (
 	"slices"
 	"time"
 
+	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
 )
 
-// Status is what rounds have found.
-type Status struct {
-	Mode hook.RepairMode
-	// Drifts are the attachments that lacked something after the last round that looked at
-	// them, sorted by allocation and interface.
-	Drifts []Damage
-	// Repeated has the number of repairs of each allocation that was repaired so often, or
-	// whose repair failed so, that the next one waits: another program removes what is repaired.
-	Repeated map[string]int
-	// RemovedBy has the processes that were last known to have removed rules of the chains that the repairs of each
-	// of those allocations restored.
-	RemovedBy map[string][]hook.Remover
-}
-
-// Damage is what an attachment lacks.
-type Damage struct {
+// damage is what an attachment lacks.
+type damage struct {
 	hook.Drift
 
-	// Since is when the first of the rounds that found so ended. It is not that of the events, which
+	// since is when the first of the rounds that found so ended. It is not that of the events, which
 	// may tell of the damage of others.
-	Since time.Time
+	since time.Time
 }
 
-// Status returns what the rounds so far have found. It may be called at any time.
-func (r *Repairer) Status() Status {
+// Status returns what the rounds so far have found, in the order of allocations and interfaces. It may be called at any time.
+func (r *Repairer) Status() api.Repair {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
+// mode is that of the rounds that begin from now on.
+func (r *Repairer) mode() hook.RepairMode { return hook.RepairMode(r.Status().Mode) }
+
 // publish makes what is known now what Status returns.
 func (r *Repairer) publish() {
-	drifts := slices.SortedFunc(maps.Values(r.known), func(a, b Damage) int {
+	damaged, waiting := []api.Damage{}, []api.WaitingRepair{}
+	for _, d := range r.known {
+		one := api.Damage{
+			Allocation: d.Allocation, Network: d.Network, Interface: d.Interface, Since: d.since,
+			Missing: append([]string{}, d.Missing...), Unrepairable: append([]string{}, d.Unrepairable...), RemovedBy: d.RemovedBy,
+		}
+		if d.Err != nil {
+			one.Error = d.Err.Error()
+		}
+		damaged = append(damaged, one)
+	}
+	slices.SortFunc(damaged, func(a, b api.Damage) int {
 		return cmp.Or(cmp.Compare(a.Allocation, b.Allocation), cmp.Compare(a.Interface, b.Interface))
 	})
-	repeated, removedBy := map[string]int{}, map[string][]hook.Remover{}
-	for id, s := range r.series {
-		if s.pause() > 0 {
-			repeated[id], removedBy[id] = s.count, s.removers
+	for _, id := range slices.Sorted(maps.Keys(r.series)) {
+		if s := r.series[id]; s.pause() > 0 {
+			waiting = append(waiting, api.WaitingRepair{Allocation: id, Repairs: s.count, RemovedBy: s.removers})
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status.Drifts, r.status.Repeated, r.status.RemovedBy = drifts, repeated, removedBy
+	r.status.Damaged, r.status.Waiting = damaged, waiting
 }

@@ -74,7 +74,6 @@ func (r *Repairer) answer(began time.Time) time.Time {
 	return first
 }
 
-// isCalm tells whether there was no event for a while.
 func (r *Repairer) isCalm() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -85,7 +85,7 @@ func TestReportedOutcome(t *testing.T) {
 		for _, found := range []hook.Drift{failed, failed, {Allocation: "a", Skipped: hook.SkippedBusy}, failed} {
 			engine.drifts = []hook.Drift{found}
 			r.round(t.Context())
-			if s := r.Status(); len(s.Drifts) != 1 || s.Drifts[0].Err == nil || len(s.Repeated) > 0 {
+			if s := r.Status(); len(s.Damaged) != 1 || s.Damaged[0].Error == "" || len(s.Waiting) > 0 {
 				t.Errorf("%+v after %+v", s, found)
 			}
 		}
@@ -93,7 +93,7 @@ func TestReportedOutcome(t *testing.T) {
 			t.Errorf("%d repairs are counted, and %d drifts, want none and one", len(r.series), engine.host.drifts)
 		}
 		engine.drifts = []hook.Drift{{Allocation: "a", Skipped: "its namespace is gone"}}
-		if r.round(t.Context()); len(r.Status().Drifts) > 0 {
+		if r.round(t.Context()); len(r.Status().Damaged) > 0 {
 			t.Errorf("%+v without the namespace", r.Status())
 		}
 	})

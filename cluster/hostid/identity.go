@@ -7,8 +7,6 @@ package hostid
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,10 +45,7 @@ func Read(dir string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	if err := id.readInstance(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Identity{}, err
-	}
-	return id, nil
+	return id, files.UnlessMissing(id.readInstance(dir))
 }
 
 // Make is Read for those who need an instance: it makes the missing one.
@@ -89,8 +84,8 @@ func readHost() (id Identity, err error) {
 		"/etc/machine-id":                 &id.MachineID,
 		"/proc/sys/kernel/random/boot_id": &id.Boot,
 	} {
-		data, err := files.Read(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		data, err := files.IfExists(files.Read(path))
+		if err != nil {
 			return id, fmt.Errorf("who this host is: %w", err)
 		}
 		*field = strings.TrimSpace(string(data))
@@ -119,9 +114,7 @@ func (id *Identity) readInstance(dir string) error {
 func (id *Identity) birth() string { return id.Boot + "\n" + id.MachineID }
 
 func (id *Identity) makeInstance(dir string) error {
-	random := make([]byte, 16)
-	_, _ = rand.Read(random) // it never fails
-	id.Instance, id.Born = hex.EncodeToString(random), id.MachineID != ""
+	id.Instance, id.Born = ipam.RandomID(), id.MachineID != ""
 	data := []byte(id.Instance + "\n" + id.birth() + "\n")
 	return files.Replace(filepath.Join(dir, fileName), data, files.Options{Durable: true})
 }

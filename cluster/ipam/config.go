@@ -44,6 +44,9 @@ type Config struct {
 	// MaxBlocks limits the blocks of each family that a host claims, so that one host does not
 	// take the whole pool. 0: 20.
 	MaxBlocks int
+	// PublishedOnly: no network of this host has attachments with addresses of the pool. They are published on interfaces of hosts,
+	// so this host needs no block. It is found in the networks, and not in the pool's own configuration.
+	PublishedOnly bool
 	// Routes and DNS are for the results of attachments.
 	Routes []*types.Route
 	DNS    types.DNS
@@ -98,31 +101,24 @@ func (c *Config) Families() []Family {
 	return all
 }
 
-// rangeOf returns the range that an address belongs to. A reserved one may be beside the start
-// and end of the ranges of its subnet.
-func (c *Config) rangeOf(a netip.Addr) (Range, bool) {
-	found := -1
-	for i := range c.Ranges {
-		r := &c.Ranges[i]
-		if r.has(a) {
-			return *r, true
-		}
-		if found < 0 && r.Subnet.Contains(a) {
-			found = i
-		}
+// BlockFamilies are the families of which this host has blocks.
+func (c *Config) BlockFamilies() []Family {
+	if c.PublishedOnly {
+		return nil
 	}
-	if found < 0 {
-		return Range{}, false
-	}
-	return c.Ranges[found], true
+	return c.Families()
 }
 
 // Assign returns the address as an attachment's.
 func (c *Config) Assign(a netip.Addr) (Assigned, error) {
-	r, ok := c.rangeOf(a)
-	if !ok {
+	at := slices.IndexFunc(c.Ranges, func(r Range) bool { return r.has(a) })
+	if at < 0 { // a reserved one may be beside the start and end of the ranges of its subnet
+		at = slices.IndexFunc(c.Ranges, func(r Range) bool { return r.Subnet.Contains(a) })
+	}
+	if at < 0 {
 		return Assigned{}, fmt.Errorf("%w: %s is in no range of the pool %s", ErrInvalid, a, c.Pool)
 	}
+	r := &c.Ranges[at]
 	return Assigned{Address: netip.PrefixFrom(a, r.Subnet.Bits()), Gateway: r.Gateway}, nil
 }
 
@@ -173,7 +169,7 @@ func (c *Config) validateBlockSize() error {
 		size, bits := c.BlockSize.of(f), f.bits()
 		missing := *size == 0
 		if missing {
-			*size = f.defaultBlockSize()
+			*size = f.bits() - 6
 		}
 		for i := range c.Ranges {
 			subnet := c.Ranges[i].Subnet

@@ -28,5 +28,3 @@ func (f Family) bits() int {
 	}
 	return 128
 }
-
-func (f Family) defaultBlockSize() int { return f.bits() - 6 }

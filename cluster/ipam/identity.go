@@ -3,6 +3,18 @@
 
 package ipam
 
+import (
+	"crypto/rand"
+	"encoding/hex"
+)
+
+// RandomID returns what no other host has: 32 hexadecimal digits.
+func RandomID() string {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	return hex.EncodeToString(id)
+}
+
 // Host is who this host is to the others.
 type Host struct {
 	// Instance is the random ID in the state directory, 32 hex digits: what owns blocks. A host

@@ -26,11 +26,12 @@ func Find(networks []*cniconf.Network) (found []*ipam.Config, broken map[string]
 		for _, plugin := range n.List.Plugins {
 			configs = append(configs, plugin.Bytes)
 		}
-		for _, config := range configs {
+		for i, config := range configs {
 			c, name, err := parse(config)
 			if c == nil && err == nil {
 				continue
 			}
+			isPublished := i == 0
 			if err == nil {
 				err = agree(first[name], c)
 			}
@@ -39,9 +40,10 @@ func Find(networks []*cniconf.Network) (found []*ipam.Config, broken map[string]
 				continue
 			}
 			if first[name] == nil {
-				first[name] = c
+				first[name], c.PublishedOnly = c, true
 				found = append(found, c)
 			}
+			first[name].PublishedOnly = first[name].PublishedOnly && isPublished
 		}
 	}
 	return found, broken

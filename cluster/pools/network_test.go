@@ -28,6 +28,8 @@ func TestFind(t *testing.T) {
 	write(t, dir+"/70-local.conf", `{"cniVersion": "1.0.0", "name": "local", "type": "bridge", "ipam": {"type": "host-local", "pool": "four"}}`)
 	write(t, dir+"/75-published.conflist", `{"cniVersion": "1.0.0", "name": "published", "allocnet": {"publishAddress": {"addresses": "10.95.0.20", "interface": "eth0",
 		"ipam": {"type": "allocnet-ipam", "pool": "five", "ranges": [{"subnet": "10.95.0.0/16"}], "reserved": ["10.95.0.16/28"]}}}, "plugins": [{"type": "ptp"}]}`)
+	write(t, dir+"/76-more.conflist", `{"cniVersion": "1.0.0", "name": "more", "allocnet": {"publishAddress": {"addresses": "10.91.0.20", "interface": "eth0",
+		"ipam": {"type": "allocnet-ipam", "pool": "one", "ranges": [{"subnet": "10.91.0.0/16"}]}}}, "plugins": [{"type": "ptp"}]}`)
 	write(t, dir+"/80-none.conf", `{"cniVersion": "1.0.0", "name": "none", "type": "loopback"}`)
 	catalog, err := cniconf.Load(dir)
 	if err != nil {
@@ -36,6 +38,11 @@ func TestFind(t *testing.T) {
 	found, broken := Find(catalog.Networks)
 	if len(found) != 3 || found[0].Pool != "one" || found[1].Pool != "two" || found[2].Pool != "five" {
 		t.Errorf("found %+v", found)
+	}
+	for i, c := range found {
+		if c.PublishedOnly != (i == 2) {
+			t.Errorf("pool %s is for published addresses alone: %t", c.Pool, c.PublishedOnly)
+		}
 	}
 	for name, want := range map[string]string{
 		"one":   "50-dir.conf: the configurations of the pool disagree: another network of this host has pool \"one\" with other directories",

@@ -159,7 +159,8 @@ func groupOf(m isolation.Member) ipam.MemberGroup {
 func add(content *ipam.MembersContent, g ipam.MemberGroup, a netip.Addr) {
 	for i := range content.Groups {
 		other := &content.Groups[i]
-		if isSame(*other, g) {
+		same := *other
+		if same.Addresses = nil; reflect.DeepEqual(same, g) {
 			other.Addresses = append(other.Addresses, a)
 			slices.SortFunc(other.Addresses, netip.Addr.Compare)
 			return
@@ -167,9 +168,4 @@ func add(content *ipam.MembersContent, g ipam.MemberGroup, a netip.Addr) {
 	}
 	g.Addresses = []netip.Addr{a}
 	content.Groups = append(content.Groups, g)
-}
-
-func isSame(a, b ipam.MemberGroup) bool {
-	a.Addresses, b.Addresses = nil, nil
-	return reflect.DeepEqual(a, b)
 }

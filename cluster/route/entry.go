@@ -5,7 +5,6 @@ package route
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -27,7 +26,12 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 			return fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			to.addRoute(r, s.names)
+			for _, e := range entriesOf(r, s.names) {
+				to.routes = append(to.routes, e)
+				if e.prefix.Bits() == 0 && e.via.IsValid() {
+					to.gateways = append(to.gateways, e.via)
+				}
+			}
 		}
 	}
 	s.present = map[place]entry{}
@@ -37,15 +41,6 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 		}
 	}
 	return nil
-}
-
-func (to *snapshot) addRoute(r netlink.Route, names map[int]string) {
-	for _, e := range entriesOf(r, names) {
-		to.routes = append(to.routes, e)
-		if e.prefix.Bits() == 0 && e.via.IsValid() {
-			to.gateways = append(to.gateways, e.via)
-		}
-	}
 }
 
 // entriesOf returns each next hop of a route as one of its own. IPv6 shows routes with one prefix and metric
@@ -68,7 +63,7 @@ func entriesOf(r netlink.Route, names map[int]string) []entry {
 
 func entryOf(r netlink.Route, names map[int]string) entry {
 	e := entry{
-		prefix: prefixOf(r), via: addressOf(r.Gw), device: names[r.LinkIndex], metric: r.Priority,
+		prefix: netns.Destination(r, r.Family), via: addressOf(r.Gw), device: names[r.LinkIndex], metric: r.Priority,
 		onlink: r.Flags&int(netlink.FLAG_ONLINK) != 0, unreachable: r.Type == unix.RTN_UNREACHABLE,
 		ours: r.Protocol == Protocol, source: addressOf(r.Src),
 		odd: len(r.MultiPath) > 0 || r.Encap != nil || r.Tos != 0 || r.Type != unix.RTN_UNICAST && r.Type != unix.RTN_UNREACHABLE,
@@ -83,19 +78,6 @@ func entryOf(r netlink.Route, names map[int]string) entry {
 		e.device = "" // IPv6 says lo
 	}
 	return e
-}
-
-// prefixOf is the destination of a route: older versions of the library have none for a default
-// route.
-func prefixOf(r netlink.Route) netip.Prefix {
-	if r.Dst == nil {
-		if r.Family == netlink.FAMILY_V4 {
-			return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		}
-		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	ones, _ := r.Dst.Mask.Size()
-	return netip.PrefixFrom(addressOf(r.Dst.IP), ones)
 }
 
 func (e entry) route(indexes map[string]int) (*netlink.Route, error) {

@@ -145,7 +145,11 @@ func (r *reconciliation) apply(own []netip.Prefix, targets []Target, deviceErr e
 	}
 	l := r.have.link(deviceName(r.pool.Name))
 	if r.pool.Mode.HasVXLAN() && (l == nil || !l.up || !l.isOurs(r.pool.Name)) {
-		failOverlay(picks, deviceErr)
+		for i := range picks {
+			if k := &picks[i]; k.isOverlay() {
+				k.State, k.Reason = Failed, fmt.Sprintf("there is no VXLAN device: %v", deviceErr)
+			}
+		}
 	}
 	stale := func(e entry) bool { return r.record.has(e, r.records) }
 	for _, c := range plan(r.have, goalOf(c.closed(), r.have, picks), stale) {
@@ -177,14 +181,6 @@ func (r *reconciliation) once() func(netip.Addr) (hop, error) {
 			seen[a] = found
 		}
 		return found.hop, found.err
-	}
-}
-
-func failOverlay(picks []pick, cause error) {
-	for i := range picks {
-		if k := &picks[i]; k.isOverlay() {
-			k.State, k.Reason = Failed, fmt.Sprintf("there is no VXLAN device: %v", cause)
-		}
 	}
 }
 

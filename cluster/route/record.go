@@ -6,7 +6,6 @@ package route
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -71,22 +70,18 @@ func (t *Table) readRecord(pool string) (record, error) {
 	return r, nil
 }
 
-// poolOf returns whose record a file is, or would be if its writer had not been killed.
-func poolOf(file string) (pool string, ok bool) {
-	if of, temporary := files.OfTemporary(file); temporary {
-		file = of
-	}
-	return strings.CutSuffix(file, recordSuffix)
-}
-
 func (t *Table) records() ([]record, error) {
-	files, err := os.ReadDir(t.o.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	entries, err := files.IfExists(os.ReadDir(t.o.Dir))
+	if err != nil {
 		return nil, fmt.Errorf("list the records of the routes: %w", err)
 	}
 	var all []record
-	for _, f := range files {
-		pool, ok := poolOf(f.Name())
+	for _, e := range entries {
+		name := e.Name()
+		if of, temporary := files.OfTemporary(name); temporary { // its writer was killed
+			name = of
+		}
+		pool, ok := strings.CutSuffix(name, recordSuffix)
 		if !ok || slices.ContainsFunc(all, func(r record) bool { return r.Pool == pool }) {
 			continue
 		}

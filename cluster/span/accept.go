@@ -6,6 +6,7 @@ package span
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strconv"
 	"time"
@@ -76,7 +77,7 @@ func (a *acceptor) decide(ctx context.Context, all []peers.Remote, networks []ne
 		}
 	}
 	a.accepted = next
-	a.nodes.forget(func(id string) bool { return present[id] })
+	maps.DeleteFunc(a.nodes.known, func(id string, _ knownNode) bool { return !present[id] })
 	return verdicts, err
 }
 

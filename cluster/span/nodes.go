@@ -5,7 +5,6 @@ package span
 
 import (
 	"context"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -132,9 +131,4 @@ func (n *nodes) askEach(ctx context.Context, ids []string) error {
 		})
 	}
 	return group.Wait()
-}
-
-// forget drops the answers about nodes that have no block any more.
-func (n *nodes) forget(keep func(id string) bool) {
-	maps.DeleteFunc(n.known, func(id string, _ knownNode) bool { return !keep(id) })
 }

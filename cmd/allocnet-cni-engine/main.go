@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +34,12 @@ const announceArgument = "announce"
 
 func main() { os.Exit(run()) }
 
+// garbage is how much of its memory the process lets lie, in percent of what it uses: it ends after one call, and to look for garbage in thousands of rules takes
+// longer than that call needs for them.
+const garbage = 400
+
 func run() (code int) {
+	debug.SetGCPercent(garbage)
 	if err := searchpath.CompleteOwn(); err != nil {
 		_, _ = fmt.Fprintf(os.Stderr, "%s: PATH: %v\n", cniplugin.Name, err)
 	}
@@ -80,7 +86,6 @@ func refusal(arguments []string) *shim.Refusal {
 	return r
 }
 
-// announceAgain starts a process that announces addresses some times more.
 func announceAgain(netns, iface string, addresses []netip.Addr) {
 	arguments := []string{announceArgument, netns, iface}
 	for _, a := range addresses {
@@ -89,7 +94,6 @@ func announceAgain(netns, iface string, addresses []netip.Addr) {
 	_ = detached.Start(nil, arguments...) // they are announced once
 }
 
-// retry starts a process that retries pending teardowns.
 func retry(config []byte) error {
 	stdin, err := memfile.New(config)
 	if err != nil {

@@ -112,7 +112,6 @@ func openSource(ns *netns.Namespace, id, iface string) (source *capture.Source, 
 	return source, err
 }
 
-// interfaceNames are those of the namespace of this thread.
 func interfaceNames() (names []string) {
 	links, _ := net.Interfaces() // the error is about another name
 	for _, link := range links {

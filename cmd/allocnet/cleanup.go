@@ -269,7 +269,6 @@ func summary(dryRun bool, report *cleanup.Report) string {
 	return fmt.Sprintf("%s; objects of live or unknown owners: %d", done, len(report.Decisions)-leaked-orphaned)
 }
 
-// printTornDown prints the allocations that GC tore down or postponed.
 func printTornDown(out io.Writer, torn *hook.Collected) {
 	if len(torn.TornDown) > 0 {
 		_, _ = fmt.Fprintf(out, "torn down from their records: %s\n", cli.Printable(strings.Join(torn.TornDown, ", "))) // the last line reports an error of the writer

@@ -22,7 +22,9 @@ func completeFlags(s *cli.Settings, cmd *cobra.Command) {
 		"allocation": eventIDs, "interface": interfaces, "publish": portLabels, "live": recordedIDs,
 		"job":       identities(func(a *hook.Allocation) string { return a.Identity.Job }),
 		"namespace": identities(func(a *hook.Allocation) string { return a.Identity.Namespace }),
-		"dns":       dnsSelections,
+		"dns": func(s *cli.Settings, cmd *cobra.Command, args []string, word string) []string {
+			return append([]string{hook.PrimaryDNS, hook.MergedDNS}, network.Names(s, cmd, args, word)...)
+		},
 		"executor": func(*cli.Settings, *cobra.Command, []string, string) []string {
 			return []string{hook.ExecutorAuto, hook.ExecutorPlugins}
 		},
@@ -42,10 +44,6 @@ func completeFlags(s *cli.Settings, cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		completeFlags(s, child)
 	}
-}
-
-func dnsSelections(s *cli.Settings, cmd *cobra.Command, args []string, word string) []string {
-	return append([]string{hook.PrimaryDNS, hook.MergedDNS}, network.Names(s, cmd, args, word)...)
 }
 
 // recorded returns the allocations that this user can read.
@@ -87,7 +85,6 @@ func interfaces(s *cli.Settings, cmd *cobra.Command, args []string, _ string) []
 	return interfacesOf(s, cmd, args[0], false)
 }
 
-// interfacesOf returns those of an allocation.
 func interfacesOf(s *cli.Settings, cmd *cobra.Command, id string, withPrimary bool) (names []string) {
 	engine, err := s.Reader(io.Discard)
 	if err != nil {

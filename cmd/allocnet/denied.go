@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 )
 
-// runDenied prints the flows that isolation denied last.
 func (f *eventsFlags) runDenied(cmd *cobra.Command, s *cli.Settings) error {
 	if f.follow || f.After > 0 {
 		return cli.Usage(errors.New("--denied and --follow or --after: want one of them: flows have no index"))
@@ -35,7 +35,7 @@ func (f *eventsFlags) runDenied(cmd *cobra.Command, s *cli.Settings) error {
 
 // selects tells whether one of the ends of a flow is selected, and the flow is not older than what is selected.
 func (f *eventsFlags) selects(d api.DeniedFlow) bool {
-	return !d.Last.Before(f.Since) && slices.ContainsFunc([]api.FlowEnd{d.From, d.To}, func(e api.FlowEnd) bool {
+	return !d.Last.Before(f.Since) && slices.ContainsFunc([]allocation.FlowEnd{d.From, d.To}, func(e allocation.FlowEnd) bool {
 		return f.SelectsAllocation(e.Allocation) && (f.Network == "" || e.Network == f.Network)
 	})
 }

@@ -20,12 +20,12 @@ import (
 // deniedFlows are one between two attachments, one from elsewhere, and a frame.
 func deniedFlows() []api.DeniedFlow {
 	at := time.Unix(1, 0)
-	web := api.FlowEnd{Address: netip.MustParseAddr("10.0.0.5"), Allocation: "web-1", Interface: "eth0", Network: "web"}
-	db := api.FlowEnd{Address: netip.MustParseAddr("fd00::5"), Allocation: "db-1", Interface: "net0", Network: "db"}
+	web := allocation.FlowEnd{Address: netip.MustParseAddr("10.0.0.5"), Allocation: "web-1", Interface: "eth0", Network: "web"}
+	db := allocation.FlowEnd{Address: netip.MustParseAddr("fd00::5"), Allocation: "db-1", Interface: "net0", Network: "db"}
 	return []api.DeniedFlow{
 		{Last: at, Count: 7, From: web, To: db, Protocol: "tcp", Port: 5432, Reason: "strict"},
-		{Last: at, Count: 1, From: api.FlowEnd{Address: netip.MustParseAddr("192.0.2.7")}, To: db, Protocol: "icmp", Reason: "strict"},
-		{Last: at, Count: 2, From: api.FlowEnd{Allocation: web.Allocation, Interface: web.Interface, Network: web.Network}, Reason: "forged"},
+		{Last: at, Count: 1, From: allocation.FlowEnd{Address: netip.MustParseAddr("192.0.2.7")}, To: db, Protocol: "icmp", Reason: "strict"},
+		{Last: at, Count: 2, From: allocation.FlowEnd{Allocation: web.Allocation, Interface: web.Interface, Network: web.Network}, Reason: "forged"},
 	}
 }
 

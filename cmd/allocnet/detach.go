@@ -114,7 +114,6 @@ func (f *detachFlags) run(cmd *cobra.Command, s *cli.Settings, args []string) er
 	return err
 }
 
-// detachNetwork detaches each attachment to a network.
 func detachNetwork(ctx context.Context, engine *hook.Engine, id, network string) error {
 	a, err := engine.Status(ctx, id)
 	if err != nil {

@@ -87,6 +87,7 @@ var outcomes = map[string]struct {
 	"internal/cniexec.CommitTimeoutError": {&hook.Error{Err: &cniexec.CommitTimeoutError{}}, timeout},
 	"internal/cniexec.TimeoutError":       {&hook.Error{Err: &cniexec.TimeoutError{}}, timeout},
 	"internal/dhcp/client.ErrRefused":     {dhcp.ErrRefused, unavailable},
+	"internal/dhcp/client.InUseError":     {&dhcp.InUseError{}, unavailable},
 	"internal/dhcp/client.SilenceError":   {&dhcp.SilenceError{}, unavailable},
 	"internal/echo.ErrSilent":             {echo.ErrSilent, timeout},
 	"internal/netns.ErrExists":            {netns.ErrExists, conflict},

@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// phases of an attachment, in their order.
 var phases = []string{string(state.Adding), string(state.Attached), string(hook.Reattaching), string(state.Deleting), string(state.Pending), string(hook.Missing)}
 
 // filter selects attachments; an empty field selects all.

@@ -109,7 +109,6 @@ func (f *mapFlags) run(cmd *cobra.Command, s *cli.Settings) error {
 	})
 }
 
-// deniedFlows asks the agent.
 func (f *mapFlags) deniedFlows(ctx context.Context) ([]hook.DeniedFlow, error) {
 	all, err := f.socket.Client().Denied(ctx)
 	if err != nil {
@@ -130,7 +129,6 @@ func (f *mapFlags) selected(a *hook.Allocation) *hook.Allocation {
 	return f.filter.selected(a)
 }
 
-// showsUnused tells whether a network without selected attachments is drawn.
 func (f *mapFlags) showsUnused(network string) bool {
 	return network == f.network || f.filter == filter{} && f.allocation == ""
 }

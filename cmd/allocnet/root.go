@@ -31,7 +31,6 @@ Exit codes:
   4  of policy test: it is denied
 run, exec and systemd-run --wait return the exit code of their command.`
 
-// execute runs the program and returns its exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Execute(ctx, newRoot, args, stdout, stderr)
 }

@@ -196,11 +196,7 @@ func commandOutcome(err error) error {
 	if !errors.As(err, &exit) {
 		return &cli.ExitError{Code: exitRunFailed, Err: err}
 	}
-	status, ok := exit.Sys().(interface {
-		Signaled() bool
-		Signal() unix.Signal
-	})
-	if ok && status.Signaled() {
+	if status, ok := exit.Sys().(unix.WaitStatus); ok && status.Signaled() {
 		return &cli.ExitError{Code: exitSignalled + int(status.Signal())}
 	}
 	return &cli.ExitError{Code: exit.ExitCode()}

@@ -50,6 +50,11 @@ func newLink(t *testing.T) (path, peer string) {
 // probe asks from the namespace.
 func probe(t *testing.T, path, iface, address string) (taken bool, err error) {
 	t.Helper()
+	return ask(t, path, iface, address, acd.Probe)
+}
+
+func ask(t *testing.T, path, iface, address string, by func(ctx context.Context, name string, address netip.Addr) (bool, error)) (taken bool, err error) {
+	t.Helper()
 	ns, openErr := netns.Open(path)
 	if openErr != nil {
 		t.Fatal(openErr)
@@ -58,7 +63,7 @@ func probe(t *testing.T, path, iface, address string) (taken bool, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := ns.Do(func() error {
-		taken, err = acd.Probe(ctx, iface, netip.MustParseAddr(address))
+		taken, err = by(ctx, iface, netip.MustParseAddr(address))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -78,6 +83,26 @@ func TestProbe(t *testing.T) {
 		if taken, err := probe(t, path, "probe", address); err != nil || taken != want {
 			t.Errorf("%s: taken %t, error %v; want %t", address, taken, err, want)
 		}
+	}
+}
+
+// TestContested: the addresses of another host are, and those that only the interface has are not. Where hosts do not ask for addresses, none is.
+func TestContested(t *testing.T) {
+	path, peer := newLink(t)
+	own := filepath.Base(path)
+	for _, line := range []string{
+		"-n " + peer + " address add 10.9.0.5/24 dev peer", "-n " + own + " address add 10.9.0.5/24 dev probe", "-n " + own + " address add 10.9.0.1/24 dev probe",
+		"-n " + peer + " address add fd09::5/64 dev peer nodad", "-n " + own + " address add fd09::5/128 dev probe nodad", "-n " + own + " address add fd09::1/64 dev probe nodad",
+	} {
+		ip(t, line)
+	}
+	for address, want := range map[string]bool{"10.9.0.5": true, "10.9.0.1": false, "10.9.0.6": false, "fd09::5": true, "fd09::1": false} {
+		if contested, err := ask(t, path, "probe", address, acd.Contested); err != nil || contested != want {
+			t.Errorf("%s: contested %t, error %v; want %t", address, contested, err, want)
+		}
+	}
+	if contested, err := ask(t, path, "lo", "10.9.0.5", acd.Contested); err != nil || contested {
+		t.Errorf("by an interface without Ethernet: contested %t, error %v", contested, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,24 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/state"
 )
 
-// lan is a link to a namespace in which a DHCP server runs.
+// lan is a link to a namespace in which DHCP servers run.
 type lan struct {
 	*host
 	dir string
-	// at is the namespace of the server.
-	at     string
-	server *exec.Cmd
-	output *log
+	// at is the namespace of the servers.
+	at      string
+	servers []*exec.Cmd
+	output  *log
 }
 
 // newLAN returns one without a server, and a network lan by it.
 func newLAN(t *testing.T) *lan {
 	t.Helper()
-	l := &lan{host: newHost(t), dir: t.TempDir(), at: "dhcpd"}
+	l := &lan{host: newHost(t), dir: t.TempDir(), at: "dhcpd", output: &log{}}
 	for _, command := range []string{
 		"ip netns add dhcpd", "ip link add lan0 type veth peer name srv0 netns dhcpd", "ip link set lan0 up",
 		"ip -n dhcpd link set srv0 up", "ip -n dhcpd link set lo up", "ip -n dhcpd addr add 10.77.0.1/24 dev srv0", "ip -n dhcpd addr add 10.78.0.1/24 dev srv0",
@@ -55,38 +57,85 @@ func (l *lan) network(name, keys string) {
 		`{"cniVersion": "1.1.0", "name": %q, "plugins": [{"type": "macvlan", "master": "lan0", "ipam": {"type": "dhcp"%s}}]}`, name, keys))
 }
 
-// serve starts the server, which has leases of two minutes for the addresses of a range, and has them renewed after four seconds.
+// serve starts dnsmasq, which has leases of two minutes, its shortest, for the addresses of a range.
 func (l *lan) serve(addresses string, options ...string) {
 	l.Helper()
-	l.output = &log{}
-	args := append([]string{
-		"netns", "exec", l.at, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=srv0", "--pid-file", "--user=root",
-		"--dhcp-leasefile=" + l.dir + "/leases", "--dhcp-range=" + addresses + ",255.255.255.0,2m", "--dhcp-option=option:T1,4s", "--dhcp-authoritative", "--no-ping",
+	l.run(l.at, "DHCP, IP range", append([]string{
+		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=srv0", "--pid-file", "--user=root",
+		"--dhcp-leasefile=" + l.dir + "/leases", "--dhcp-range=" + addresses + ",255.255.255.0,2m", "--dhcp-authoritative", "--no-ping",
 		"--log-facility=-", "--log-dhcp",
-	}, options...)
-	l.server = exec.Command("ip", args...)
-	l.server.Stdout, l.server.Stderr = l.output, l.output
-	if err := l.server.Start(); err != nil {
+	}, options...)...)
+}
+
+// serveISC starts the server of ISC for a family, "4" or "6", which has leases of 14 seconds: they are renewed after seven. It knows
+// of those that were given, and of no others.
+func (l *lan) serveISC(family, subnets, given string) {
+	l.Helper()
+	conf, leases := l.dir+"/dhcpd"+family+".conf", l.dir+"/dhcpd"+family+".leases"
+	sandbox.WriteFile(l.T, conf, "authoritative; default-lease-time 14; min-lease-time 14; max-lease-time 14; preferred-lifetime 14;\n"+
+		"ping-check false; dhcp-cache-threshold 0; local-address6 ::;\n"+subnets+"\n")
+	sandbox.WriteFile(l.T, leases, given)
+	l.run(l.at, "Server starting service", isc(l.T, "dhcpd"), "-"+family, "-f", "-d", "--no-pid", "-cf", conf, "-lf", leases, "srv0")
+}
+
+// onLAN and onLAN6 are the subnets of the LAN, and their addresses, for the servers of ISC.
+const (
+	onLAN  = "subnet 10.77.0.0 netmask 255.255.255.0 { range 10.77.0.50 10.77.0.60; option routers 10.77.0.1; }\n"
+	onLAN6 = "subnet6 2001:db8:77::/64 { range6 2001:db8:77::50 2001:db8:77::60; }\n"
+)
+
+// isc is the path of a program of ISC.
+func isc(t *testing.T, name string) string {
+	t.Helper()
+	program := filepath.Join(sandbox.Root(), "build", "isc-dhcp", name)
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%v: run: make isc-dhcp", err)
+	}
+	return program
+}
+
+// run starts a program in a namespace, and waits until it says that it is ready. Its messages, and those of others that run, are in output.
+func (l *lan) run(namespace, ready string, command ...string) {
+	l.Helper()
+	if len(l.servers) == 0 {
+		l.output = &log{}
+	}
+	before := strings.Count(l.output.String(), ready)
+	server := exec.Command("ip", append([]string{"netns", "exec", namespace}, command...)...)
+	server.Stdout, server.Stderr = l.output, l.output
+	if err := server.Start(); err != nil {
 		l.Fatal(err)
 	}
-	l.await("the server is ready", func() bool { return strings.Contains(l.output.String(), "DHCP, IP range") })
+	l.servers = append(l.servers, server)
+	sandbox.Eventually(l, "the server is ready", func() bool { return strings.Count(l.output.String(), ready) > before }, l.output.String)
 }
 
-// stop stops the server.
+// stop stops the servers.
 func (l *lan) stop() {
-	if l.server != nil {
-		_ = l.server.Process.Kill()
-		_ = l.server.Wait()
-		l.server = nil
+	for _, server := range l.servers {
+		_ = server.Process.Kill()
+		_ = server.Wait()
 	}
+	l.servers = nil
 }
 
-// told is how often the server has logged a message.
-func (l *lan) told(message string) int { return strings.Count(l.output.String(), message+"(srv0)") }
+// told is how often a server has logged a message: as "DHCPACK(srv0)", or as "DHCPACK on 10.77.0.50".
+func (l *lan) told(message string) int { return l.logged(toldAs(message)) }
+
+func toldAs(message string) string { return message + `(\(srv0\)| on | of )` }
+
+func (l *lan) logged(pattern string) int {
+	return len(regexp.MustCompile(pattern).FindAllString(l.output.String(), -1))
+}
+
+func (l *lan) awaitLogged(pattern string, n int) {
+	l.Helper()
+	sandbox.Eventually(l, fmt.Sprintf("%d times %s", n, pattern), func() bool { return l.logged(pattern) >= n }, func() string { return l.output.String() + l.log.String() })
+}
 
 func (l *lan) awaitTold(message string, n int) {
 	l.Helper()
-	sandbox.Eventually(l, fmt.Sprintf("%d %s", n, message), func() bool { return l.told(message) >= n }, func() string { return l.output.String() + l.log.String() })
+	l.awaitLogged(toldAs(message), n)
 }
 
 // ready starts the agent, which asks for leases.
@@ -131,50 +180,89 @@ func address(h *host, id, iface string) string {
 }
 
 // TestDHCP: an allocation has an address of a real server, which is extended by an agent that is killed and started again, replaced when
-// the server refuses it, and given back in the end.
+// the server refuses it, and given back in the end. Those of dnsmasq are extended after a minute.
 func TestDHCP(t *testing.T) {
-	l := newLAN(t)
-	l.serve("10.77.0.50,10.77.0.60", "--dhcp-option=option:domain-search,lan.example.org", "--dhcp-option=option:classless-static-route,192.168.7.0/24,10.77.0.9,0.0.0.0/0,10.77.0.1")
-	l.ready()
-	a := must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}}))
-	first := address(l.host, "db-1", "eth0")
-	if !strings.HasPrefix(first, "inet 10.77.0.5") && !strings.HasPrefix(first, "inet 10.77.0.60") || !strings.Contains(first, a.Attachments[0].Addresses[0].String()) {
-		t.Errorf("the interface has %q, told is %v", first, a.Attachments[0])
-	}
-	if routes := sandbox.Run(t, "ip", "-n", "db-1", "route"); !strings.Contains(routes, "default via 10.77.0.1") || !strings.Contains(routes, "192.168.7.0/24 via 10.77.0.9") {
-		t.Errorf("routes: %s", routes)
-	}
-	if dns := a.Attachments[0].DNS; len(dns.Searches) != 1 || dns.Searches[0] != "lan.example.org" {
-		t.Errorf("DNS: %+v", dns)
-	}
-	l.awaitTold("DHCPACK", 2)
-	l.end(unix.SIGKILL)
-	acks := l.told("DHCPACK")
-	l.ready()
-	l.awaitTold("DHCPACK", acks+1)
-	if out, code := l.allocnet("check", "db-1"); code != 0 {
-		t.Error(out)
-	}
+	const search, routes = "lan.example.org", "192.168.7.0/24 via 10.77.0.9"
+	// Each server is another one after its restart, which refuses the address that it gave: one has given it to another client, and one has
+	// addresses of another subnet.
+	for name, server := range map[string]struct {
+		serve   func(l *lan, given string)
+		gateway string
+	}{
+		"ISC": {func(l *lan, given string) {
+			if given != "" {
+				given = "lease " + given + " { starts epoch 1; ends never; binding state active; hardware ethernet 02:00:00:00:00:99; }\n"
+			}
+			l.serveISC("4", `option classless code 121 = array of unsigned integer 8; option domain-search "`+search+`";`+
+				"subnet 10.77.0.0 netmask 255.255.255.0 { range 10.77.0.50 10.77.0.60; option classless 24,192,168,7,10,77,0,9,0,10,77,0,1; }", given)
+		}, "10.77.0.1"},
+		"LongDnsmasq": {func(l *lan, given string) {
+			if given != "" {
+				l.serve("10.78.0.50,10.78.0.60")
+				return
+			}
+			l.serve("10.77.0.50,10.77.0.60", "--dhcp-option=option:domain-search,"+search, "--dhcp-option=option:classless-static-route,192.168.7.0/24,10.77.0.9,0.0.0.0/0,10.77.0.1")
+		}, "10.78.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLAN(t)
+			server.serve(l, "")
+			l.ready()
+			a := must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}}))
+			first := address(l.host, "db-1", "eth0")
+			if !strings.HasPrefix(first, "inet 10.77.0.5") && !strings.HasPrefix(first, "inet 10.77.0.60") || !strings.Contains(first, a.Attachments[0].Addresses[0].String()) {
+				t.Errorf("the interface has %q, told is %v", first, a.Attachments[0])
+			}
+			l.requireRoutes("default via 10.77.0.1", routes)
+			if dns := a.Attachments[0].DNS; len(dns.Searches) != 1 || dns.Searches[0] != search {
+				t.Errorf("DNS: %+v", dns)
+			}
+			l.awaitTold("DHCPACK", 2)
+			l.end(unix.SIGKILL)
+			acks := l.told("DHCPACK")
+			l.ready()
+			l.awaitTold("DHCPACK", acks+1)
+			l.requireChecked("db-1")
 
-	l.stop()
-	l.serve("10.78.0.50,10.78.0.60")
-	l.awaitTold("DHCPNAK", 1)
-	l.await("the address is replaced", func() bool { return strings.HasPrefix(address(l.host, "db-1", "eth0"), "inet 10.78.0.") })
-	l.await("the event", func() bool { return l.events("lan") == "attached, lease changed" })
-	if routes := sandbox.Run(t, "ip", "-n", "db-1", "route"); !strings.Contains(routes, "default via 10.78.0.1") || strings.Contains(routes, "10.77.0.") {
-		t.Errorf("routes: %s", routes)
+			l.stop()
+			server.serve(l, a.Attachments[0].Addresses[0].Addr().String())
+			l.awaitTold("DHCPNAK", 1)
+			l.await("the event", func() bool { return l.events("lan") == "attached, lease changed" })
+			if now := address(l.host, "db-1", "eth0"); now == first || now == "" {
+				t.Errorf("the address is %q", now)
+			}
+			if routes := l.requireRoutes("default via " + server.gateway); strings.Contains(routes, "src "+a.Attachments[0].Addresses[0].Addr().String()+" ") {
+				t.Errorf("routes of the former address: %s", routes)
+			}
+			if now := must[*api.Allocation](l.host)(l.client.Allocation(ctx, "db-1")); now.Attachments[0].Addresses[0].String() != strings.TrimPrefix(address(l.host, "db-1", "eth0"), "inet ") {
+				t.Errorf("told is %v", now.Attachments[0].Addresses)
+			}
+			l.requireChecked("db-1")
+			if err := l.client.Teardown(ctx, "db-1"); err != nil {
+				t.Error(err)
+			}
+			l.awaitLogged(`DHCPRELEASE(\(srv0\)| of .* \(found\))`, 1)
+		})
 	}
-	if now := must[*api.Allocation](l.host)(l.client.Allocation(ctx, "db-1")); now.Attachments[0].Addresses[0].String() != strings.TrimPrefix(address(l.host, "db-1", "eth0"), "inet ") {
-		t.Errorf("told is %v", now.Attachments[0].Addresses)
+}
+
+// requireRoutes requires that the allocation db-1 has routes, and returns all.
+func (l *lan) requireRoutes(want ...string) string {
+	l.Helper()
+	routes := sandbox.Run(l, "ip", "-n", "db-1", "route")
+	for _, route := range want {
+		if !strings.Contains(routes, route) {
+			l.Errorf("no %s in\n%s", route, routes)
+		}
 	}
-	if out, code := l.allocnet("check", "db-1"); code != 0 {
-		t.Error(out)
+	return routes
+}
+
+func (l *lan) requireChecked(id string) {
+	l.Helper()
+	if out, code := l.allocnet("check", id); code != 0 {
+		l.Error(out)
 	}
-	if err := l.client.Teardown(ctx, "db-1"); err != nil {
-		t.Error(err)
-	}
-	l.awaitTold("DHCPRELEASE", 1)
-	l.await("the server has no lease", func() bool { return strings.TrimSpace(read(t, l.dir+"/leases")) == "" })
 }
 
 // TestDHCPFailures: the error of an attachment that gets no lease says what was heard, and nothing of it is left.
@@ -227,11 +315,11 @@ func TestTwoDHCPNetworks(t *testing.T) {
 func TestDHCPOfAJob(t *testing.T) {
 	l := newLAN(t)
 	l.network("lan", `, "identity": "job"`)
-	l.serve("10.77.0.50,10.77.0.60")
+	l.serveISC("4", onLAN, "")
 	l.ready()
 	setup := func(id string) (*api.Allocation, error) {
 		return l.client.Setup(ctx, id, api.Setup{
-			Primary: api.Selection{{Name: "lan"}}, Identity: api.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
+			Primary: api.Selection{{Name: "lan"}}, Identity: allocation.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
 		})
 	}
 	must[*api.Allocation](l.host)(setup("db-1"))
@@ -367,35 +455,37 @@ func (l *lan) bootBefore(id string) {
 	}
 }
 
-// TestDHCPRelay: a server behind a router gives leases by a relay, is asked by the router to extend them, and gets them back.
+// TestDHCPRelay: servers of both families behind a router give leases by a relay, are asked to extend them, the one of IPv4 by the router, and
+// get them back.
 func TestDHCPRelay(t *testing.T) {
-	l := newLAN(t)
+	l := newLAN6(t)
 	for _, command := range []string{
 		"ip netns add far", "ip -n dhcpd link add far0 type veth peer name srv0 netns far", "ip -n dhcpd link set far0 up", "ip -n far link set srv0 up",
 		"ip -n dhcpd addr add 10.99.0.1/24 dev far0", "ip -n far addr add 10.99.0.2/24 dev srv0", "ip -n far route add default via 10.99.0.1",
 		"ip netns exec dhcpd sysctl -qw net.ipv4.ip_forward=1",
+		"ip -n dhcpd addr add 2001:db8:99::1/64 dev far0 nodad", "ip -n far addr add 2001:db8:99::2/64 dev srv0 nodad", "ip -n far -6 route add default via 2001:db8:99::1",
+		"ip netns exec dhcpd sysctl -qw net.ipv6.conf.all.forwarding=1",
 	} {
 		sandbox.Run(t, strings.Fields(command)...)
 	}
 	t.Cleanup(func() { sandbox.Run(t, "ip", "netns", "delete", "far") })
-	relay := exec.Command("ip", "netns", "exec", "dhcpd", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--pid-file", "--user=root", "--interface=srv0", "--interface=far0", "--dhcp-relay=10.77.0.1,10.99.0.2")
-	if err := relay.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = relay.Process.Kill()
-		_ = relay.Wait()
-	})
 	l.at = "far"
-	l.serve("10.77.0.50,10.77.0.60")
+	l.serveISC("4", onLAN+"subnet 10.99.0.0 netmask 255.255.255.0 { }", "")
+	l.serveISC("6", onLAN6+"subnet6 2001:db8:99::/64 { }", "")
+	l.run("dhcpd", "Sending on   Socket/fallback", isc(t, "dhcrelay"), "-4", "-d", "--no-pid", "-id", "srv0", "-iu", "far0", "10.99.0.2")
+	l.run("dhcpd", "Sending on   Socket/", isc(t, "dhcrelay"), "-6", "-d", "--no-pid", "-l", "2001:db8:77::1%srv0", "-u", "2001:db8:99::2%far0")
 	l.ready()
-	must[*api.Allocation](l.host)(l.client.Setup(ctx, "db-1", api.Setup{Primary: api.Selection{{Name: "lan"}}}))
-	if routes := sandbox.Run(t, "ip", "-n", "db-1", "route"); !strings.Contains(routes, "default via 10.77.0.1") {
-		t.Errorf("routes: %s", routes)
+	a := must[*api.Allocation](l.host)(l.setup6("db-1"))
+	if all := a.Attachments[0].Addresses; len(all) != 2 || !strings.HasPrefix(all[1].String(), "2001:db8:77::") {
+		t.Errorf("it has %v", all)
 	}
+	l.requireRoutes("default via 10.77.0.1")
 	l.awaitTold("DHCPACK", 2)
+	l.awaitLogged("Reply NA", 2)
+	l.requireChecked("db-1")
 	if err := l.client.Teardown(ctx, "db-1"); err != nil {
 		t.Error(err)
 	}
 	l.awaitTold("DHCPRELEASE", 1)
+	l.awaitLogged("releases address", 1)
 }

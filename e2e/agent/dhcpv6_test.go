@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -46,7 +48,7 @@ func (l *lan) setup6(id string) (*api.Allocation, error) {
 func TestDHCPv6(t *testing.T) {
 	l := newLAN6(t)
 	l.ready()
-	if _, err := l.setup6("db-1"); err == nil || !strings.Contains(err.Error(), `network "lan6": interface eth0: no DHCP server offers an address`) {
+	if _, err := l.setup6("db-1"); err == nil || !strings.Contains(err.Error(), `network "lan6": interface eth0: no DHCP server offers an address within 10s; nothing was heard; no DHCPv6 server offers an address within 10s; nothing was heard`) {
 		t.Errorf("without a server: %v", err)
 	}
 	l.serve6("2001:db8:77::50,2001:db8:77::50", "--dhcp-option=option6:dns-server,[2001:db8:77::1]", "--dhcp-option=option6:domain-search,lan6.example.org")
@@ -64,9 +66,7 @@ func TestDHCPv6(t *testing.T) {
 		routes := sandbox.Run(t, "ip", "-n", "db-1", "-6", "route")
 		return strings.Contains(routes, "default via fe80::") && strings.Contains(routes, "2001:db8:77::/64 dev eth0")
 	})
-	if out, code := l.allocnet("check", "db-1"); code != 0 {
-		t.Error(out)
-	}
+	l.requireChecked("db-1")
 	if _, err := l.setup6("db-2"); err == nil || !strings.Contains(err.Error(), `no DHCPv6 server offers an address within 10s; heard: fe80::`) || !strings.Contains(err.Error(), "NoAddrsAvail") {
 		t.Errorf("the pool is exhausted: %v", err)
 	}
@@ -111,13 +111,41 @@ func TestLongDHCPv6(t *testing.T) {
 	if all := now.Attachments[0].Addresses; len(all) != 2 || "inet "+all[0].String() != four || !strings.HasPrefix(all[1].String(), "2001:db8:78:") {
 		t.Errorf("told are %v, want %s and one of the other range", all, four)
 	}
-	if out, code := l.allocnet("check", "db-1"); code != 0 {
-		t.Error(out)
-	}
+	l.requireChecked("db-1")
 	if err := l.client.Teardown(ctx, "db-1"); err != nil {
 		t.Error(err)
 	}
 	l.await("the server has no lease", func() bool { return !strings.Contains(read(t, l.dir+"/leases"), "2001:db8:78:") })
+}
+
+// TestDHCPDuplicate: addresses that another host of the link has without the servers' knowing are declined, and the allocation gets others. The
+// servers remember which they gave the client before.
+func TestDHCPDuplicate(t *testing.T) {
+	l := newLAN6(t)
+	l.serveISC("4", onLAN, "")
+	l.serveISC("6", onLAN6, "")
+	l.ready()
+	attach := func() []netip.Prefix { return must[*api.Allocation](l.host)(l.setup6("db-1")).Attachments[0].Addresses }
+	first := attach()
+	if out, code := l.allocnet("detach", "db-1"); code != 0 {
+		t.Error(out)
+	}
+	for _, command := range []string{
+		"ip netns add other", "ip link add other0 link lan0 netns other type macvlan mode bridge", "ip -n other link set other0 up",
+		"ip -n other addr add " + first[0].String() + " dev other0", "ip -n other addr add " + first[1].Addr().String() + "/64 dev other0 nodad",
+	} {
+		sandbox.Run(t, strings.Fields(command)...)
+	}
+	t.Cleanup(func() { sandbox.Run(t, "ip", "netns", "delete", "other") })
+	if now := attach(); now[0] == first[0] || now[1] == first[1] {
+		t.Errorf("it has %v, of which another host has %v", now, first)
+	}
+	l.awaitTold("DHCPDECLINE", 1)
+	l.awaitLogged("is already in use by another host", 1)
+	l.requireChecked("db-1")
+	if err := l.client.Teardown(ctx, "db-1"); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDHCPv6OfAJob: while an allocation has the address of its place in the job, another one neither gets nor releases it, and has it when
@@ -129,7 +157,7 @@ func TestDHCPv6OfAJob(t *testing.T) {
 	l.ready()
 	setup := func(id string) (*api.Allocation, error) {
 		return l.client.Setup(ctx, id, api.Setup{
-			Primary: api.Selection{{Name: "lan6"}}, Identity: api.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
+			Primary: api.Selection{{Name: "lan6"}}, Identity: allocation.Identity{Namespace: "default", Job: "db", Group: "main"}, Args: map[string]string{"ADDRESS_KEY": "0"},
 		})
 	}
 	first := must[*api.Allocation](l.host)(setup("db-1")).Attachments[0].Addresses

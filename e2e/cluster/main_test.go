@@ -16,7 +16,7 @@ import (
 var lab *cluster.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(cluster.Run(cluster.Layout{}, func(c *cluster.Cluster) error {
+	os.Exit(cluster.Run(cluster.Layout{Conflists: map[string]string{floating: floatingConflist}}, func(c *cluster.Cluster) error {
 		lab = c
 		return nil
 	}, m.Run))

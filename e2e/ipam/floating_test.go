@@ -47,6 +47,7 @@ func floatingHost(t *testing.T, name, store string, number int) *host {
 	} {
 		sandbox.Run(t, append([]string{"ip"}, strings.Fields(command)...)...)
 	}
+	t.Cleanup(func() { sandbox.Run(t, "ip", "link", "delete", "port-"+name) }) // the kernel takes its time for what goes with a namespace
 	return h
 }
 

@@ -116,7 +116,7 @@ func testAll(a *agent) {
 		{"LongEnds", testEnds},
 		{"DNS", testDNS},
 		{"Names", testNames},
-		{"Services", testServices},
+		{"LongServices", testServices},
 		{"Updates", testUpdates},
 		{"LongErrors", testErrors},
 		{"Restricted", testRestricted},

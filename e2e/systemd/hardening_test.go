@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
@@ -47,7 +48,7 @@ func TestHardenedAgent(t *testing.T) {
 	for i, members := range hardenedNetworks {
 		name, ipam := fmt.Sprintf("more%d", i), fmt.Sprintf(`"ipam": {"type": "host-local", "subnet": "10.97.%d.0/24"}`, i)
 		m.write("/opt/cni/config/50-"+name+".conflist", `{"cniVersion": "1.0.0", "name": "`+name+`", `+strings.ReplaceAll(members, "IPAM", ipam)+"}")
-		networks = append(networks, api.Element{Name: name})
+		networks = append(networks, allocation.Element{Name: name})
 	}
 	set := api.Setup{Primary: api.Selection{{Name: "web"}}, Networks: networks, Ports: []api.Port{{Label: "http", HostPort: 8080, To: 80, Protocol: "tcp"}}}
 	before := "" // what the first round leaves is kept for the next allocation

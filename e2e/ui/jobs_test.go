@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
@@ -20,7 +21,7 @@ func TestOpenJobs(t *testing.T) {
 	set := func(jobs ...string) {
 		all := []*api.Allocation{}
 		for _, job := range jobs {
-			all = append(all, &api.Allocation{ID: "of-" + job, Identity: api.Identity{Namespace: "default", Job: job}})
+			all = append(all, &api.Allocation{ID: "of-" + job, Identity: allocation.Identity{Namespace: "default", Job: job}})
 		}
 		agent.Set(api.PathAllocations, all)
 		agent.Emit(api.Event{Time: time.Now(), Operation: "attach", Outcome: "done"})

@@ -22,19 +22,19 @@ func TestWidestNames(t *testing.T) {
 	address := netip.MustParsePrefix("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128")
 	agent := uitest.Start(t)
 	agent.Set(api.PathAllocations, []*api.Allocation{{
-		ID: id, Identity: api.Identity{Namespace: name, Job: name, Group: name, Region: name}, Owner: name, Netns: "/run/netns/" + id, Created: time.Now(), Damaged: []string{name},
-		Attachments: []api.Attachment{{
+		ID: id, Identity: allocation.Identity{Namespace: name, Job: name, Group: name, Region: name}, Owner: name, Netns: "/run/netns/" + id, Created: time.Now(), Damaged: []string{name},
+		Attachments: []allocation.Attachment{{
 			Network: name, Interface: "net123456789012", Primary: true, Task: name, Phase: allocation.Pending, Error: name, Created: time.Now(),
-			Observed: api.Observed{
-				Addresses: []netip.Prefix{address}, DNS: api.DNS{Servers: []string{name}},
-				Ports: []api.MappedPort{{HostPort: 65535, ContainerPort: 65535, Protocol: "sctp", HostIP: address.Addr().String()}},
+			Observed: allocation.Observed{
+				Addresses: []netip.Prefix{address}, DNS: allocation.DNS{Servers: []string{name}},
+				Ports: []allocation.PortMapping{{HostPort: 65535, ContainerPort: 65535, Protocol: "sctp", HostIP: address.Addr().String()}},
 			},
 			Result: []byte(`{"a": "` + name + `"}`),
 		}},
 	}})
-	agent.Set(api.PathDetails, api.Details{Attachments: []api.AttachmentDetails{{
+	agent.Set(api.PathDetails, api.Details{Attachments: []allocation.Details{{
 		Interface: "net123456789012", ContainerID: strings.Repeat("0", 64), Plugins: []string{name}, RulesError: name,
-		Rules: []api.Rule{{Program: "ip6tables", Table: "filter", Chain: name, Rule: name}}, Leases: []api.Lease{{Address: address.Addr(), Plugin: "allocnet-ipam", Pool: name, Block: address, Problem: name}},
+		Rules: []allocation.Rule{{Program: "ip6tables", Table: "filter", Chain: name, Rule: name}}, Leases: []allocation.Lease{{Address: address.Addr(), Plugin: "allocnet-ipam", Pool: name, Block: address, Problem: name}},
 	}}})
 	agent.Set(api.PathNetworks, api.Networks{Networks: []api.Network{{Name: name, Path: "/etc/cni/net.d/" + name, Plugins: []string{name, name}, Problem: name}}, Broken: []string{name}})
 	agent.Set(api.PathPools, api.Pools{Pools: []api.Pool{{Pool: name, Blocks: []api.PoolBlock{{Block: address.String(), State: "releasing"}}, Problems: []api.PoolProblem{{Problem: "unavailable", Text: name}}}}})

@@ -83,7 +83,7 @@ func advertisement(own net.HardwareAddr, address netip.Addr) []byte {
 	copy(message[8:], address.AsSlice())
 	message[neighborMessage], message[neighborMessage+1] = targetOption, targetLength/8
 	copy(message[neighborMessage+2:], own)
-	binary.BigEndian.PutUint16(message[2:], checksum(packet))
+	binary.BigEndian.PutUint16(message[2:], ChecksumIPv6(packet))
 	return packet
 }
 

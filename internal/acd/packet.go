@@ -65,17 +65,28 @@ func solicitation(address netip.Addr) []byte {
 	copy(message[8:], address.AsSlice())
 	message[neighborMessage], message[neighborMessage+1] = nonceOption, nonceOptionLength/8
 	_, _ = rand.Read(message[neighborMessage+2:]) // it never fails
-	binary.BigEndian.PutUint16(message[2:], checksum(packet))
+	binary.BigEndian.PutUint16(message[2:], ChecksumIPv6(packet))
 	return packet
 }
 
-// checksum is that of a packet with an ICMPv6 message (RFC 4443, section 2.3).
-func checksum(packet []byte) uint16 {
+// ChecksumIPv6 is that of the message of an IPv6 packet, with its addresses (RFC 8200, section 8.1), which has a field for it: 0 with the
+// right one in it.
+func ChecksumIPv6(packet []byte) uint16 {
 	message := packet[headerLength:]
-	sum := uint32(len(message)) + icmpv6
-	for _, part := range [][]byte{packet[8:headerLength], message} {
-		for i := 0; i+1 < len(part); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(part[i:]))
+	length := binary.BigEndian.AppendUint32(nil, uint32(len(message)))
+	return Checksum(packet[8:headerLength], length, []byte{0, packet[6]}, message)
+}
+
+// Checksum is the one of the internet (RFC 1071) of what parts have in a row, of which only the last one may have an odd length.
+func Checksum(parts ...[]byte) uint16 {
+	sum := uint32(0)
+	for _, part := range parts {
+		for i, b := range part {
+			if i%2 == 0 {
+				sum += uint32(b) << 8
+			} else {
+				sum += uint32(b)
+			}
 		}
 	}
 	for sum > 0xffff {

@@ -54,7 +54,7 @@ func TestARP(t *testing.T) {
 func TestNeighbor(t *testing.T) {
 	wanted := netip.MustParseAddr("fd00::5")
 	question := solicitation(wanted)
-	if sum := checksum(question); sum != 0 { // over a packet with its checksum
+	if sum := ChecksumIPv6(question); sum != 0 { // over a packet with its checksum
 		t.Errorf("the checksum is wrong by %#x", sum)
 	}
 	packet := func(kind byte, source, target string) []byte {
@@ -95,7 +95,7 @@ func TestAnnouncement(t *testing.T) {
 		t.Error("another host does not see a conflict with it")
 	}
 	six := announcementOf(own, netip.MustParseAddr("fd00::5"))
-	if sum := checksum(six.packet); sum != 0 { // over a packet with its checksum
+	if sum := ChecksumIPv6(six.packet); sum != 0 { // over a packet with its checksum
 		t.Errorf("the checksum is wrong by %#x", sum)
 	}
 	message := six.packet[headerLength:]

@@ -20,13 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probes are sent at these times, and answers are awaited for duration. The RFCs wait longer,
-// for links that have just come up.
-const (
-	probes   = 3
-	interval = 300 * time.Millisecond
-	duration = 1 * time.Second
-)
+// Wait is how long answers are awaited. The RFCs wait longer, for links that have just come up.
+const Wait = time.Second
+
+// probes are sent within that, in the same intervals.
+const probes = 3
 
 // Probe returns whether a host uses an address on the link of an interface, or is about to. An
 // interface that cannot ask is an error: one that is missing or down, or has no carrier. What
@@ -39,13 +37,22 @@ func Probe(ctx context.Context, name string, address netip.Addr) (taken bool, er
 	if slices.Contains(own, address) {
 		return true, nil
 	}
-	return ask(ctx, link, address, link.HardwareAddr)
+	return ask(ctx, link, address, Wait, link.HardwareAddr)
 }
 
-// Contested returns whether another host uses an address that an interface has, or is about to. Errors are those of Probe.
+// Contested returns whether another host uses an address that an interface has, or is about to. Errors are those of Probe, but where hosts
+// of the link do not ask for addresses, none has it.
 func Contested(ctx context.Context, name string, address netip.Addr) (contested bool, err error) {
+	return ContestedWithin(ctx, name, address, Wait)
+}
+
+// ContestedWithin is Contested, also of an address that the interface is to have, by hosts that answer within a time.
+func ContestedWithin(ctx context.Context, name string, address netip.Addr, wait time.Duration) (contested bool, err error) {
 	link, _, err := usable(name)
 	if err != nil {
+		if errors.Is(err, errNoEthernet) {
+			err = nil
+		}
 		return false, err
 	}
 	links, err := net.Interfaces()
@@ -56,17 +63,20 @@ func Contested(ctx context.Context, name string, address netip.Addr) (contested 
 	for _, l := range links {
 		own = append(own, l.HardwareAddr)
 	}
-	return ask(ctx, link, address, own...)
+	return ask(ctx, link, address, wait, own...)
 }
 
 // ask asks who has an address, and tells whether others than these answer.
-func ask(ctx context.Context, link *net.Interface, address netip.Addr, own ...net.HardwareAddr) (answered bool, err error) {
-	answered, err = protocolOf(link, address, own).exchange(ctx, link)
+func ask(ctx context.Context, link *net.Interface, address netip.Addr, wait time.Duration, own ...net.HardwareAddr) (answered bool, err error) {
+	answered, err = protocolOf(link, address, own).exchange(ctx, link, wait)
 	if err != nil {
 		err = fmt.Errorf("probe for %s on interface %s: %w", address, link.Name, err)
 	}
 	return answered, err
 }
+
+// errNoEthernet is that hosts do not ask for addresses by an interface.
+var errNoEthernet = errors.New("is no Ethernet interface")
 
 func usable(name string) (*net.Interface, []netip.Addr, error) {
 	link, err := net.InterfaceByName(name)
@@ -79,7 +89,7 @@ func usable(name string) (*net.Interface, []netip.Addr, error) {
 	case link.Flags&net.FlagRunning == 0:
 		return nil, nil, fmt.Errorf("interface %s, which is to ask for duplicate addresses, has no carrier", name)
 	case len(link.HardwareAddr) != 6:
-		return nil, nil, fmt.Errorf("interface %s, which is to ask for duplicate addresses, is no Ethernet interface", name)
+		return nil, nil, fmt.Errorf("interface %s, which is to ask for duplicate addresses, %w", name, errNoEthernet)
 	}
 	var own []netip.Addr
 	addresses, err := link.Addrs()
@@ -116,7 +126,7 @@ func protocolOf(link *net.Interface, address netip.Addr, own []net.HardwareAddr)
 }
 
 // exchange sends the question several times, and waits for an answer.
-func (p protocol) exchange(ctx context.Context, link *net.Interface) (bool, error) {
+func (p protocol) exchange(ctx context.Context, link *net.Interface, wait time.Duration) (bool, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(networkOrder(p.etherType)))
 	if err != nil {
 		return false, err
@@ -136,11 +146,7 @@ func (p protocol) exchange(ctx context.Context, link *net.Interface) (bool, erro
 		if err := unix.Sendto(fd, p.question, 0, to); err != nil {
 			return false, err
 		}
-		until := begin.Add(time.Duration(i+1) * interval)
-		if i == probes-1 {
-			until = begin.Add(duration)
-		}
-		if taken, err := p.await(ctx, socket, until); taken || err != nil {
+		if taken, err := p.await(ctx, socket, begin.Add(wait*time.Duration(i+1)/probes)); taken || err != nil {
 			return taken, err
 		}
 	}

@@ -20,8 +20,7 @@ import (
 // Transient tells whether a failed ADD may succeed when repeated. Deadlines
 // are not: a plugin that hung for a minute would keep its caller for three.
 func Transient(err error) bool {
-	var timeout *TimeoutError
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) {
+	if _, late := errors.AsType[*TimeoutError](err); late || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	if own, ok := errors.AsType[*types.Error](err); ok {

@@ -52,6 +52,8 @@ type Lease struct {
 	Requested bool `json:"requested,omitempty"`
 	// Lost is whether the address is not used any more: the lease ended, or a server refused it.
 	Lost bool `json:"lost,omitempty"`
+	// Declined is whether it was lost because another interface of the link has the address, which is not asked for again.
+	Declined bool `json:"declined,omitempty"`
 	// HadDefault is whether the default route of the namespace was by a lease that was lost.
 	HadDefault bool `json:"hadDefault,omitempty"`
 	// Former is the lease that this one replaces, until the namespace is as this one has it: a process that was killed has recorded

@@ -6,7 +6,6 @@ package files
 import (
 	"crypto/rand"
 	"errors"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -18,14 +17,8 @@ import (
 // than this process may have open files, or be filled faster than it is emptied.
 func Clear(dir *os.Root, name string) error {
 	err := dir.Remove(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
 		err = dir.Rename(name, name+"."+rand.Text())
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return UnlessMissing(err)
 }

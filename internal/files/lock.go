@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -66,11 +65,8 @@ func IsAt(file *os.File, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	present, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(opened, present), err
+	present, err := IfExists(os.Lstat(path))
+	return present != nil && os.SameFile(opened, present), err
 }
 
 // CloseLocked releases an exclusive lock and closes the file, to which nothing was written.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 
@@ -64,4 +65,21 @@ func Overwrite(path string, content []byte, perm os.FileMode) error {
 	}
 	_, err = file.Write(content)
 	return errors.Join(err, file.Close())
+}
+
+// IfExists makes of a file, or what else is looked for, that does not exist the zero value.
+func IfExists[T any](found T, err error) (T, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		var none T
+		return none, nil
+	}
+	return found, err
+}
+
+// UnlessMissing is the error, unless it is that something does not exist.
+func UnlessMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -4,6 +4,7 @@
 package files
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +35,8 @@ type Options struct {
 	Unlocked bool
 	// New makes a file, and fails with fs.ErrExist where there is one. False: it is replaced.
 	New bool
-	// Existing replaces a file, and fails with fs.ErrNotExist where there is none: another process may have removed it a moment before.
+	// Existing replaces a file, and fails with fs.ErrNotExist where there is none: another process may have removed it a moment before. It
+	// may also be writing it: the temporary file is another one than that of writers with a lock. One process at a time replaces it so.
 	Existing bool
 }
 
@@ -70,29 +73,26 @@ func ReplaceJSON(path string, v any, o Options) error {
 
 // Remove removes the file at path, and what a killed writer of Replace left of it, unless it was Unlocked. There may be none.
 func Remove(path string) error {
-	dir, err := os.OpenRoot(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	dir, err := IfExists(os.OpenRoot(filepath.Dir(path)))
+	if dir == nil {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // opened for reading
 	name := filepath.Base(path)
-	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := UnlessMissing(dir.Remove(name)); err != nil {
 		return err
 	}
 	return RemoveTemporary(dir, name)
 }
 
-// RemoveTemporary removes what a killed writer of ReplaceIn left, unless it was Unlocked.
+// RemoveTemporary removes what a killed writer of ReplaceIn left, unless it was Unlocked or for a file that is Existing.
 func RemoveTemporary(dir *os.Root, name string) error {
 	return root{dir}.remove(temporaryName(name, Options{}))
 }
 
 // ClearFile is Clear, also of what a killed writer of ReplaceIn left, unless it was Unlocked.
 func ClearFile(dir *os.Root, name string) error {
-	return errors.Join(Clear(dir, name), RemoveTemporary(dir, name))
+	return errors.Join(Clear(dir, name), RemoveTemporary(dir, name), root{dir}.remove(temporaryName(name, Options{Existing: true})))
 }
 
 // OfTemporary returns the name of the file that a temporary file is for, unless that was Unlocked.
@@ -108,8 +108,12 @@ type directory interface {
 	rename(from, to string) error
 	// renameNew fails with fs.ErrExist where there is a file.
 	renameNew(from, to string) error
+	// link does, too, and leaves the former name.
+	link(from, to string) error
 	// exchange fails with fs.ErrNotExist where there is no file.
 	exchange(from, to string) error
+	// overwrite does, too, and where there is something else than a file that has one name.
+	overwrite(name string, data []byte) error
 	remove(name string) error
 	sync() error
 }
@@ -132,9 +136,9 @@ func write(dir directory, name string, data []byte, o Options) error {
 	rename := dir.rename
 	switch {
 	case o.New:
-		rename = dir.renameNew
+		rename = func(from, to string) error { return renameNew(dir, from, to) }
 	case o.Existing:
-		rename = func(from, to string) error { return errors.Join(dir.exchange(from, to), dir.remove(from)) } // the former one
+		rename = func(from, to string) error { return replaceExisting(dir, from, to, data) }
 	}
 	if err == nil {
 		err = rename(temporary, name)
@@ -148,13 +152,40 @@ func write(dir directory, name string, data []byte, o Options) error {
 	return nil
 }
 
+// renameNew renames a file. Where the file system has no rename that replaces nothing, as NFS and older ZFS, it gets a second name first.
+func renameNew(dir directory, from, to string) error {
+	err := dir.renameNew(from, to)
+	if isUnsupported(err) {
+		err = errors.Join(dir.link(from, to), dir.remove(from))
+	}
+	return err
+}
+
+// replaceExisting exchanges files, and removes the former one. Where the file system cannot exchange, the file is
+// overwritten: unlike a rename that makes no file that another process has removed meanwhile, and replaces none that it has written.
+func replaceExisting(dir directory, from, to string, data []byte) error {
+	err := dir.exchange(from, to)
+	if isUnsupported(err) {
+		err = dir.overwrite(to, data)
+	}
+	return errors.Join(err, dir.remove(from))
+}
+
+// isUnsupported tells whether a file system cannot rename with flags.
+func isUnsupported(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
 const temporarySuffix = ".new"
 
 // temporaryName is hidden, and has no extension that readers of a configuration
 // directory look for.
 func temporaryName(name string, o Options) string {
-	if o.Unlocked {
+	switch {
+	case o.Unlocked:
 		name += "." + rand.Text()
+	case o.Existing:
+		name += ".existing"
 	}
 	return "." + name + temporarySuffix
 }
@@ -185,6 +216,8 @@ func (r root) rename(from, to string) error { return r.dir.Rename(from, to) }
 
 func (r root) renameNew(from, to string) error { return r.renameBy(unix.RENAME_NOREPLACE, from, to) }
 
+func (r root) link(from, to string) error { return r.dir.Link(from, to) }
+
 func (r root) exchange(from, to string) error { return r.renameBy(unix.RENAME_EXCHANGE, from, to) }
 
 func (r root) renameBy(how uint, from, to string) error {
@@ -194,6 +227,36 @@ func (r root) renameBy(how uint, from, to string) error {
 	}
 	fd := int(opened.Fd())
 	return errors.Join(unix.Renameat2(fd, from, fd, to, how), opened.Close())
+}
+
+// overwrite writes in one call, with newlines up to the former length before the file is cut to its own: readers see no mixture of lines.
+// Tasks can write to the directory: a link is not followed, and a file that has other names may be another's.
+func (r root) overwrite(name string, data []byte) error {
+	opened, err := r.dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer opened.Close() //nolint:errcheck // a directory
+	fd, err := unix.Openat(int(opened.Fd()), name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) { // a link, a directory, a pipe
+		return fmt.Errorf("%w: it is no regular file", fs.ErrNotExist)
+	}
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), name)
+	var stat unix.Stat_t
+	err = unix.Fstat(fd, &stat)
+	switch {
+	case err != nil:
+	case stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink != 1: // none, if it was removed
+		err = fmt.Errorf("%w: it is no regular file with one name", fs.ErrNotExist)
+	default:
+		padding := bytes.Repeat([]byte{'\n'}, max(0, int(stat.Size)-len(data)))
+		_, err = file.WriteAt(slices.Concat(data, padding), 0)
+		err = errors.Join(err, file.Truncate(int64(len(data))))
+	}
+	return errors.Join(err, file.Close())
 }
 
 func (r root) remove(name string) error { return Clear(r.dir, name) }

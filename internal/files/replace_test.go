@@ -137,7 +137,7 @@ func TestExisting(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	replace := func() error {
-		return Replace(path, []byte("new"), Options{Mode: 0o644, Unlocked: true, Existing: true})
+		return Replace(path, []byte("new"), Options{Mode: 0o644, Existing: true})
 	}
 	if err := replace(); !errors.Is(err, fs.ErrNotExist) || len(names(t, dir)) > 0 {
 		t.Errorf("without a file: %v, %v", err, names(t, dir))
@@ -154,6 +154,88 @@ func TestExisting(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestExistingAfterAKill: a writer that was killed at any step leaves the old content or the new, and nothing that its successor, or what
+// removes the file, does not remove.
+func TestExistingAfterAKill(t *testing.T) {
+	for _, removes := range []bool{false, true} {
+		for failAt, done := 1, false; !done; failAt++ {
+			dir := t.TempDir()
+			path, opened := filepath.Join(dir, "f"), openRoot(t, dir)
+			if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := &recorder{directory: root{opened}, failAt: failAt, crash: true}
+			_ = survive(func() (err error) {
+				err = write(r, "f", []byte("new"), Options{Existing: true})
+				done = true
+				return err
+			})
+			if got := content(t, path); got != "old" && got != "new" {
+				t.Errorf("killed at %v: %q", r.steps, got)
+			}
+			want, err := 1, ReplaceIn(opened, "f", []byte("new"), Options{Existing: true})
+			if removes {
+				want, err = 0, ClearFile(opened, "f")
+			}
+			if left := names(t, dir); err != nil || len(left) != want {
+				t.Errorf("killed at %v: %v, %v", r.steps, left, err)
+			}
+		}
+	}
+}
+
+// limited is a directory of a file system that cannot rename with flags, as NFS.
+type limited struct{ directory }
+
+func (limited) renameNew(string, string) error { return unix.EINVAL }
+
+func (limited) exchange(string, string) error { return unix.EINVAL }
+
+// TestLimited: without such renames nothing is made or replaced that should not be either. Nothing else is left.
+func TestLimited(t *testing.T) {
+	for what, test := range map[string]struct {
+		options Options
+		make    func(path string) error
+		want    error
+		content string
+	}{
+		"new":                       {Options{New: true}, nil, nil, "new"},
+		"new, and there is one":     {Options{New: true}, containing("old"), fs.ErrExist, "old"},
+		"existing":                  {Options{Existing: true}, containing("old"), nil, "new"},
+		"existing, and longer":      {Options{Existing: true}, containing("older"), nil, "new"},
+		"existing, and shorter":     {Options{Existing: true}, containing(""), nil, "new"},
+		"existing, and removed":     {Options{Existing: true}, nil, fs.ErrNotExist, ""},
+		"existing, and a link":      {Options{Existing: true}, func(path string) error { return os.Symlink("../victim", path) }, fs.ErrNotExist, "victim"},
+		"existing, and a pipe":      {Options{Existing: true}, func(path string) error { return unix.Mkfifo(path, 0o600) }, fs.ErrNotExist, ""},
+		"existing, and a directory": {Options{Existing: true}, func(path string) error { return os.Mkdir(path, 0o700) }, fs.ErrNotExist, ""},
+		"existing, and another's":   {Options{Existing: true}, func(path string) error { return os.Link(filepath.Dir(path)+"/../victim", path) }, fs.ErrNotExist, "victim"},
+	} {
+		dir := filepath.Join(t.TempDir(), "dir")
+		path := filepath.Join(dir, "f")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(dir+"/../victim", []byte("victim"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		left := 1
+		if test.make == nil {
+			left = len(test.content) / 3 // the new one
+		} else if err := test.make(path); err != nil {
+			t.Fatal(err)
+		}
+		err := write(limited{root{openRoot(t, dir)}}, "f", []byte("new"), test.options)
+		if !errors.Is(err, test.want) || len(names(t, dir)) != left {
+			t.Errorf("%s: %v, want %v; left: %v", what, err, test.want, names(t, dir))
+		}
+		if test.content != "" && content(t, path) != test.content {
+			t.Errorf("%s: it has %q", what, content(t, path))
+		}
+	}
+}
+
+// containing makes a file.
+func containing(text string) func(path string) error {
+	return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
 }
 
 func TestSteps(t *testing.T) {

@@ -66,8 +66,7 @@ func (c *Chain) ExecPlugin(ctx context.Context, path string, stdin []byte, envir
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	var own *types.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*types.Error](err); ok {
 		return nil, own
 	}
 	return nil, &failure{types.NewError(types.ErrInternal, err.Error(), ""), err}
@@ -111,23 +110,17 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	case "DEL":
 		return nil, p.Del(call)
 	case "CHECK":
-		if c.Repair != nil {
-			c.repair(p, call)
-			return nil, nil
+		if c.Repair == nil {
+			return nil, p.Check(call)
 		}
-		return nil, p.Check(call)
+		// A failure does not keep the plugins after it from their part; nothing is repaired of an attachment whose interface is gone.
+		if len(c.Repair.Unrepairable) == 0 {
+			c.Repair.Fail(p.Repair(call))
+		}
 	case "STATUS":
 		return nil, call.Status()
 	}
-	return nil, nil // GC: the reference plugins of these types have nothing to do
-}
-
-// repair does what a plugin of the chain has to repair. A failure does not keep the plugins
-// after it from their part; nothing is repaired of an attachment whose interface is gone.
-func (c *Chain) repair(p plugin.Type, call *plugin.Call) {
-	if len(c.Repair.Unrepairable) == 0 {
-		c.Repair.Fail(p.Repair(call))
-	}
+	return nil, nil // of GC the reference plugins of these types have nothing to do
 }
 
 // ipam returns the IPAM plugin of a type, and whether it is executed in process.

@@ -45,14 +45,12 @@ var plugins = map[string]plugin.Type{
 // configuration of that plugin; Config is that of the object under "ipam". What does the work of allocnet-ipam the chain has from
 // its caller.
 var ipams = map[string]plugin.Type{
-	ownIPAM:      {Config: func() any { return &json.RawMessage{} }, Understands: understandsOwnIPAM},
+	ownIPAM: {
+		Config: func() any { return &json.RawMessage{} },
+		// It refuses what the program refuses, with its error.
+		Understands: func(config []byte) error { _, err := pools.Parse(config); return err },
+	},
 	dhcpIPAM:     ipam.DHCP,
 	"host-local": ipam.HostLocal,
 	"static":     ipam.Static,
-}
-
-// understandsOwnIPAM refuses what the program refuses, with its error.
-func understandsOwnIPAM(config []byte) error {
-	_, err := pools.Parse(config)
-	return err
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/strictjson"
 )
 
@@ -51,18 +52,21 @@ func supports(p *libcni.PluginConfig, dirs []string) error {
 	if err != nil {
 		return unsupported(name, err.Error())
 	}
-	if err := decodeStrictly(conf, known.Config()); err != nil {
+	if err := understands(known, conf); err != nil {
 		return unsupported(name, err.Error())
-	}
-	if known.Understands != nil {
-		if err := known.Understands(conf); err != nil {
-			return unsupported(name, err.Error())
-		}
 	}
 	if err := refuseForeign(name, dirs); err != nil {
 		return err
 	}
 	return supportsIPAM(p.Network.IPAM.Type, ipamConf, dirs)
+}
+
+func understands(known plugin.Type, conf []byte) error {
+	err := decodeStrictly(conf, known.Config())
+	if err == nil && known.Understands != nil {
+		err = known.Understands(conf)
+	}
+	return err
 }
 
 func supportsIPAM(name string, conf []byte, dirs []string) error {
@@ -73,15 +77,11 @@ func supportsIPAM(name string, conf []byte, dirs []string) error {
 	if !ok {
 		return unsupported(name, "is not executed in process")
 	}
-	if err := decodeStrictly(conf, known.Config()); err != nil {
-		return unsupported(name, err.Error())
+	err := understands(known, conf)
+	if err == nil {
+		err = refuseUnknownRouteKeys(conf)
 	}
-	if known.Understands != nil {
-		if err := known.Understands(conf); err != nil {
-			return unsupported(name, err.Error())
-		}
-	}
-	if err := refuseUnknownRouteKeys(conf); err != nil {
+	if err != nil {
 		return unsupported(name, err.Error())
 	}
 	return refuseForeign(name, dirs)
@@ -141,7 +141,9 @@ func Mistakes(name, ipamName string, text strictjson.Text) ([]*strictjson.Mistak
 	if !ok {
 		return nil, nil
 	}
-	ignore := func(key string) bool { return isRemark(key) || slices.Contains(otherKeys[name], key) || isListKey(key) }
+	ignore := func(key string) bool {
+		return isRemark(key) || slices.Contains(otherKeys[name], key) || slices.Contains([]string{"allocnet", "cniVersions", "disableCheck", "disableGC", "loadOnlyInlinedPlugins"}, key)
+	}
 	mistakes, err := text.Check(strictjson.Form{Of: name, Into: known.Config(), Skip: freeKeys, Ignore: ignore})
 	if err != nil {
 		return nil, err
@@ -173,11 +175,6 @@ var freeKeys = []string{"ipam", "args", "runtimeConfig", "capabilities", "prevRe
 // isRemark tells whether a key is for people, or for a program that marks it as its own.
 func isRemark(key string) bool {
 	return strings.ContainsAny(key, "./$#") || strings.HasPrefix(key, "_") || strings.HasPrefix(key, "x-")
-}
-
-// isListKey tells whether a key is one of a list, which the file of a single plugin has as well.
-func isListKey(key string) bool {
-	return slices.Contains([]string{"allocnet", "cniVersions", "disableCheck", "disableGC", "loadOnlyInlinedPlugins"}, key)
 }
 
 // referenceModule begins the package paths of the reference plugins.
@@ -254,10 +251,5 @@ func isReference(path, name string) bool {
 	if name == ownIPAM {
 		return path == ownProgram
 	}
-	for _, kind := range []string{"main/", "meta/", "ipam/"} {
-		if path == referenceModule+kind+name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"main/", "meta/", "ipam/"}, func(kind string) bool { return path == referenceModule+kind+name })
 }

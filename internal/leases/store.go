@@ -184,11 +184,8 @@ func (s *Store) Owner(ip net.IP) (id, ifname string, leased bool, err error) {
 
 // List returns the addresses of a network that have a lease, in no order. It takes no lock.
 func List(dataDir, network string) ([]net.IP, error) {
-	dir, err := os.Open(directory(dataDir, network))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	dir, err := files.IfExists(os.Open(directory(dataDir, network)))
+	if dir == nil {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // read only

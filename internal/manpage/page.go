@@ -64,7 +64,6 @@ func (p *Page) Text(text string) {
 
 func indentTabs(text string) string { return strings.ReplaceAll(text, "\t", "  ") }
 
-// paragraph appends escaped text, filled.
 func (p *Page) paragraph(text string) {
 	if strings.TrimSpace(text) == "" {
 		return

@@ -152,9 +152,9 @@ func (b *Batch) DeleteTable(t *Table) {
 	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, []netlink.Attribute{text(unix.NFTA_TABLE_NAME, t.Name)})
 }
 
-// SetChain makes a chain, unless it is there, and replaces its rules.
-func (b *Batch) SetChain(t *Table, c *Chain) {
-	b.AddChain(t, c)
+// SetRules replaces the rules of a chain that is there by then. To add one that is there is a change, too, after which who closes the connection waits for packets
+// in flight.
+func (b *Batch) SetRules(t *Table, c *Chain) {
 	b.FlushChain(t, c.Name)
 	for _, rule := range c.Rules {
 		b.addRule(t, rule)

@@ -74,8 +74,54 @@ func byteOf(data []byte, path ...uint16) uint8 {
 	return 0
 }
 
-// ForgetFlows is ForgetEach for the flows that addresses have begun or answer. A kernel that does not list flows keeps them.
+// ForgetFlows has the kernel forget the flows that addresses have begun or answer. A kernel that does not list flows keeps them.
 func (s *Socket) ForgetFlows(of []netip.Addr) error {
+	if offloads, err := s.offloads(); err == nil && !offloads {
+		of = slices.DeleteFunc(slices.Clone(of), func(a netip.Addr) bool { return s.flushFlows(a) == nil })
+	}
+	return s.forgetListed(of)
+}
+
+// Attributes of <linux/netfilter/nfnetlink_conntrack.h> that no package has: which parts of the tuples of a message are those of the flows that it is about.
+const (
+	ctaFilter           = 25
+	ctaFilterOrigFlags  = 1
+	ctaFilterReplyFlags = 2
+	ctaFilterIPSource   = 1
+)
+
+// offloads tells whether the kernel has flowtables: flows in these it does not flush, and does not say so.
+func (s *Socket) offloads() (has bool, err error) {
+	err = s.dump(unix.NFT_MSG_GETFLOWTABLE, "", func([]byte) { has = true })
+	return has, err
+}
+
+// flushFlows has the kernel look for the flows of an address of IPv4: to list them it locks each of hundreds of thousands of places where there may be one, for
+// milliseconds. The error is that of a kernel before 6.10: to it, a message with a part of a tuple is of no flow. Of IPv6 Linux 6.18 flushes those of all other addresses.
+func (s *Socket) flushFlows(a netip.Addr) error {
+	if !a.Is4() {
+		return errors.ErrUnsupported
+	}
+	for tuple, flags := range map[uint16][2]uint32{nl.CTA_TUPLE_ORIG: {ctaFilterIPSource, 0}, nl.CTA_TUPLE_REPLY: {0, ctaFilterIPSource}} {
+		b := &Batch{}
+		data, err := netlink.MarshalAttributes([]netlink.Attribute{
+			b.nested(tuple, b.nested(nl.CTA_TUPLE_IP, netlink.Attribute{Type: nl.CTA_IP_V4_SRC, Data: a.AsSlice()})),
+			b.nested(ctaFilter,
+				netlink.Attribute{Type: ctaFilterOrigFlags, Data: binary.NativeEndian.AppendUint32(nil, flags[0])},
+				netlink.Attribute{Type: ctaFilterReplyFlags, Data: binary.NativeEndian.AppendUint32(nil, flags[1])}),
+		})
+		if err = errors.Join(err, b.err); err != nil {
+			return err
+		}
+		if _, err := s.Execute(flowMessage(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, append([]byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}, data...))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetListed is ForgetEach for these flows.
+func (s *Socket) forgetListed(of []netip.Addr) error {
 	if len(of) == 0 {
 		return nil
 	}

@@ -4,13 +4,59 @@
 package netfilter
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/allocnet/allocnet/internal/netns/netnstest"
+	"github.com/allocnet/allocnet/internal/roottest"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
+
+// TestRootForgetFlows: the flows that an address has begun, and those that it answers, are forgotten, and no others: if the kernel looks for them, and if they are
+// listed. Of an address that the kernel cannot look for, it forgets none then.
+func TestRootForgetFlows(t *testing.T) {
+	roottest.Require(t)
+	all := [][2]string{{"10.0.0.1", "10.0.0.2"}, {"10.0.0.2", "10.0.0.1"}, {"10.0.0.2", "10.0.0.3"}, {"10.0.0.3", "10.0.0.4"}, {"fd00::1", "fd00::2"}, {"fd00::3", "fd00::1"}, {"fd00::2", "fd00::3"}}
+	gone := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("192.0.2.1")}
+	want := []string{"10.0.0.2 10.0.0.3", "10.0.0.3 10.0.0.4", "fd00::2 fd00::3"}
+	for name, forget := range map[string]func(s *Socket) error{
+		"flushed, and the rest listed": func(s *Socket) error {
+			return s.forgetListed(slices.DeleteFunc(slices.Clone(gone), func(a netip.Addr) bool { return s.flushFlows(a) == nil }))
+		},
+		"listed": func(s *Socket) error { return s.forgetListed(gone) },
+		"either": func(s *Socket) error { return s.ForgetFlows(gone) },
+	} {
+		netnstest.Run(t, func() error {
+			var commands []string
+			for i, f := range all {
+				commands = append(commands, fmt.Sprintf("conntrack -I -p udp -s %s -d %s --sport %d --dport 53 -t 600 -u SEEN_REPLY", f[0], f[1], 1000+i))
+			}
+			if err := sandbox.RunAll(commands...); err != nil {
+				return err
+			}
+			s, err := Dial(t.Context())
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			var left []string
+			err = errors.Join(forget(s), ForgetEach(t.Context(), func(f Flow) bool {
+				left = append(left, f.Original.Source.String()+" "+f.Original.Destination.String())
+				return false
+			}))
+			if slices.Sort(left); !slices.Equal(left, want) {
+				t.Errorf("%s: left are %q, want %q", name, left, want)
+			}
+			return err
+		})
+	}
+}
 
 // TestFlowOfTheKernel: a message of the kernel, and truncated ones, which are no flow of TCP.
 func TestFlowOfTheKernel(t *testing.T) {

@@ -42,7 +42,9 @@ func TestRootValuesAndCounts(t *testing.T) {
 			b.AddTable(table)
 			b.AddKeySet(table, values)
 			b.AddKeySet(table, counts)
-			b.SetChain(table, &netfilter.Chain{Name: "input", Hook: hook, Rules: []netfilter.Rule{rule}})
+			chain := &netfilter.Chain{Name: "input", Hook: hook, Rules: []netfilter.Rule{rule}}
+			b.AddChain(table, chain)
+			b.SetRules(table, chain)
 			b.AddElements(table, "values", []netfilter.Element{value})
 			b.AddElements(table, "counts", []netfilter.Element{key})
 			return nil

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -52,6 +53,15 @@ func (s *Socket) dial() error {
 		return conn.SetDeadline(deadline)
 	}
 	return nil
+}
+
+// destroying is longer than the kernel waits for packets in flight before it destroys what a batch has deleted.
+const destroying = 200 * time.Millisecond
+
+// CloseLater closes a connection to nftables of the host in a while: who closes one before that is destroyed which a batch has deleted, of this connection or another
+// one, waits for packets in flight, and all other changes of nftables wait with him. The network namespace stays until then.
+func (s *Socket) CloseLater() {
+	time.AfterFunc(destroying, func() { _ = s.Close() })
 }
 
 // answerBuffer is what the kernel gives a socket by default: the echoes of a batch fit, and the answer to it.

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
@@ -56,12 +57,8 @@ func (n *Namespace) AcceptsRA(iface string, accept bool) (is bool, err error) {
 	}
 	err = withParameters(n, func(s *sysctl.Tree) error {
 		present, err := s.Get(acceptRAOf(iface))
-		if errors.Is(err, fs.ErrNotExist) {
-			is = true
-			return nil
-		}
-		is = present == wanted
-		return err
+		is = present == wanted || errors.Is(err, fs.ErrNotExist)
+		return files.UnlessMissing(err)
 	})
 	if err != nil {
 		return false, fmt.Errorf("read accept_ra of %s in %s: %w", iface, n.path, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
@@ -89,10 +90,7 @@ func KeepBridge(name string, portMTU int) (acceptRA string, err error) {
 		return "", err
 	}
 	var s sysctl.Tree
-	if acceptRA, err = s.Get(acceptRAOf(name)); errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	return acceptRA, err
+	return files.IfExists(s.Get(acceptRAOf(name)))
 }
 
 // pinMAC has a bridge keep its MAC: by itself it takes the lowest of its ports. One without a MAC waits for that of a port.

@@ -82,7 +82,9 @@ func (f *Finder) openHaving(mac string) (found []*Namespace, moved bool, err err
 		}
 		has := false
 		if failed == nil && n.ID() == id {
-			has, failed = hasMAC(n.link, mac)
+			var links []netlink.Link
+			links, failed = Whole(n.link.LinkList)
+			has = slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().HardwareAddr.String() == mac })
 		}
 		if has {
 			found = append(found, n)
@@ -94,11 +96,6 @@ func (f *Finder) openHaving(mac string) (found []*Namespace, moved bool, err err
 		moved, err = true, errors.Join(err, failed)
 	}
 	return found, moved, err
-}
-
-func hasMAC(h *netlink.Handle, mac string) (bool, error) {
-	links, err := Whole(h.LinkList)
-	return slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().HardwareAddr.String() == mac }), err
 }
 
 // searchSince searches unless a search after a time is known.

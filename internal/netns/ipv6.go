@@ -4,10 +4,9 @@
 package netns
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
@@ -36,10 +35,7 @@ func IsIPv6Off(iface string) (bool, error) {
 }
 
 func isIPv6Off(s *sysctl.Tree, iface string) (bool, error) {
-	value, err := s.Get(disableOf(iface))
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
+	value, err := files.IfExists(s.Get(disableOf(iface)))
 	return value != "0", err
 }
 
@@ -75,7 +71,7 @@ func replaceDefault(s *sysctl.Tree, before, after string) error {
 	if err == nil && now == before {
 		err = s.Set(key, after)
 	}
-	if err = ignoreMissing(err); err != nil {
+	if err = files.UnlessMissing(err); err != nil {
 		return fmt.Errorf("IPv6 of new interfaces: %w", err)
 	}
 	return nil
@@ -104,11 +100,6 @@ func withParameters(n *Namespace, f func(s *sysctl.Tree) error) error {
 }
 
 // setExisting sets a parameter that may not exist.
-func setExisting(s *sysctl.Tree, key, value string) error { return ignoreMissing(s.Set(key, value)) }
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+func setExisting(s *sysctl.Tree, key, value string) error {
+	return files.UnlessMissing(s.Set(key, value))
 }

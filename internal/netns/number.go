@@ -58,19 +58,14 @@ func openNumbers() (n *numbers, err error) {
 	if err != nil {
 		return n, fmt.Errorf("list the numbers of network namespaces: %w", err)
 	}
-	return n, n.forgetOwn()
-}
-
-// forgetOwn leaves out a number that the caller's namespace has in itself.
-func (n *numbers) forgetOwn() error {
 	own, err := current()
 	if err != nil {
-		return err
+		return n, err
 	}
 	defer own.Close() //nolint:errcheck // only read
 	number, err := n.link.GetNetNsIdByFd(int(own))
-	delete(n.left, number)
-	return err
+	delete(n.left, number) // the caller's namespace in itself
+	return n, err
 }
 
 // strictSocket opens one in a namespace, none for the caller's. The kernel refuses what it does

@@ -105,15 +105,21 @@ func (n *Namespace) RoutesOf(iface string) ([]TableRoute, error) {
 }
 
 func tableRoute(r netlink.Route, family int) TableRoute {
-	t := TableRoute{Destination: all(family)} // older versions of the library have no destination then
-	if address, ok := addressOf(r.Dst); ok {
-		ones, _ := r.Dst.Mask.Size()
-		t.Destination = netip.PrefixFrom(address, ones)
-	}
+	t := TableRoute{Destination: Destination(r, family)}
 	if gateway, ok := netip.AddrFromSlice(r.Gw); ok {
 		t.Gateway = gateway.Unmap()
 	}
 	return t
+}
+
+// Destination returns that of a route of a family: older versions of the library have none for a default route.
+func Destination(r netlink.Route, family int) netip.Prefix {
+	address, ok := addressOf(r.Dst)
+	if !ok {
+		return all(family)
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return netip.PrefixFrom(address, ones)
 }
 
 // all is the prefix of all addresses of a family.

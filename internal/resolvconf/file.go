@@ -78,10 +78,7 @@ func (f File) Write(c Config) error {
 // List returns the files in a directory that allocnet has written. A missing directory has
 // none.
 func List(dir string) ([]File, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := files.IfExists(os.ReadDir(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +125,8 @@ func (f File) remove() error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // a directory
-	old, err := readRegular(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	old, err := files.IfExists(readRegular(dir))
+	if err != nil {
 		return err
 	}
 	if strings.HasPrefix(old, f.mark()) {
@@ -141,11 +138,10 @@ func (f File) remove() error {
 		if err := files.RemoveTemporary(dir, fileName); err != nil {
 			return err
 		}
-		err := os.Remove(filepath.Join(f.Dir, f.Name))
-		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrNotExist) {
-			return nil
+		if err := os.Remove(filepath.Join(f.Dir, f.Name)); !errors.Is(err, unix.ENOTEMPTY) {
+			return files.UnlessMissing(err)
 		}
-		return err
+		return nil
 	})
 }
 

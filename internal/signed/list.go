@@ -96,7 +96,6 @@ func verifySignature(ctx context.Context, root string, text []byte) error {
 	return nil
 }
 
-// sum is the checksum of a program.
 type sum struct{ sha256, path string }
 
 // line is one of sha256sum's, with a path that leads nowhere else.

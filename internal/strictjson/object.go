@@ -53,8 +53,10 @@ func (t Text) Elements() ([]Text, error) {
 // split returns the members between two delimiters; begin reads what comes before a value.
 func split(t Text, open json.Delim, want string, begin func(*json.Decoder) (Member, error)) ([]Member, error) {
 	decoder := json.NewDecoder(bytes.NewReader(t.Data))
-	if first, err := decoder.Token(); err != nil || first != open {
-		return nil, errors.Join(ignoreEnd(err), errors.New(want))
+	if first, err := decoder.Token(); errors.Is(err, io.EOF) { // there is no value
+		return nil, errors.New(want)
+	} else if err != nil || first != open {
+		return nil, errors.Join(err, errors.New(want))
 	}
 	var members []Member
 	for decoder.More() {
@@ -75,14 +77,6 @@ func split(t Text, open json.Delim, want string, begin func(*json.Decoder) (Memb
 		return nil, errors.New(want + " and nothing after it")
 	}
 	return members, nil
-}
-
-// ignoreEnd returns nil for a text without a value.
-func ignoreEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }
 
 func (t Text) lineAt(offset int64) int { return t.Line + bytes.Count(t.Data[:offset], []byte("\n")) }

@@ -48,8 +48,12 @@ func (t *table) isPlainByTable() bool {
 	} else if !t.changed() {
 		return t.plain
 	}
-	text, err := t.read()
-	t.plain = err == nil && isPlain(text)
+	text := []byte(nil)
+	_, err := t.file.Seek(0, io.SeekStart)
+	if err == nil {
+		text, err = io.ReadAll(t.file)
+	}
+	t.plain = err == nil && isPlain(string(text))
 	return t.plain
 }
 
@@ -59,14 +63,6 @@ func (t *table) changed() bool {
 	fds := []unix.PollFd{{Fd: int32(t.file.Fd()), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds, 0)
 	return n != 0 || err != nil
-}
-
-func (t *table) read() (string, error) {
-	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(t.file)
-	return string(text), err
 }
 
 // isPlain tells whether the parameters of the network are those of procfs, by the table of

@@ -35,7 +35,7 @@ func (t *table) matchSelector(s *isolation.Selector, v *ip, at side) (_ match, o
 	}
 	if hasPatterns(s) {
 		name := setOf(s) + v.suffix
-		return netfilter.KeyIn(name, true, at.link(t), at.address(v)), t.sets[name] != nil
+		return netfilter.KeyIn(name, true, at.link(t), at.address(v)), t.hasSet(name)
 	}
 	if len(v.prefixes(s)) == 0 {
 		return nil, false
@@ -113,6 +113,7 @@ func (t *table) reachedChain(r *ruleset) {
 		elements := ranges.elements(func(rules []int) string {
 			c := r.allowClass(rules)
 			t.allowChain(r, c)
+			t.note(c, names{})
 			return c.chain
 		})
 		var text []byte

@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"maps"
 	"net"
 	"slices"
 
@@ -77,12 +78,15 @@ func (t *table) form(r *ruleset, members []Member) kinds {
 	for _, k := range found {
 		t.setsOf(k.sets)
 	}
-	for _, k := range found { // all sets of selectors are there
+	for _, key := range slices.Sorted(maps.Keys(found)) { // all sets of selectors are there
+		k := found[key]
 		if k.allow.chain != "" {
 			t.allowChain(r, k.allow)
+			t.note(k.allow, k.names)
 		}
 		if k.egress.chain != "" {
 			t.egressChain(r, k.egress)
+			t.note(k.egress, k.names)
 		}
 	}
 	t.reachedChain(r)

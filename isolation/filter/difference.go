@@ -4,6 +4,7 @@
 package filter
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -12,44 +13,50 @@ import (
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
 
+// difference is between a table as it has to be and what the kernel has of it.
+type difference struct {
+	*table
+	*listing
+}
+
+// between compares them; without a listing there is no such table.
+func between(t *table, l *listing) difference { return difference{t, cmp.Or(l, &listing{})} }
+
 // bring fills a batch with what makes of a table that is there one that is as it has to be; of none it makes all. What stays is not touched:
 // a packet that is on its way while the kernel changes from the old rules to the new ones looks into sets that have both.
-func (t *table) bring(b *netfilter.Batch, l *listing) {
-	b.AddTable(&t.Table)
-	if l != nil && !hasChain(l, t.version) {
-		b.DeleteTable(&t.Table)
-		b.AddTable(&t.Table)
-		l = nil
+func (d difference) bring(b *netfilter.Batch) {
+	b.AddTable(&d.Table)
+	if d.listing.sets != nil && !hasChain(d.listing, d.version) {
+		b.DeleteTable(&d.Table)
+		b.AddTable(&d.Table)
+		d.listing = &listing{}
 	}
-	if l == nil {
-		l = &listing{}
+	d.bringForm(b)
+	for _, name := range slices.Sorted(maps.Keys(d.table.sets)) {
+		d.bringElements(b, d.table.sets[name])
 	}
-	t.bringForm(b, l)
-	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
-		t.bringElements(b, t.sets[name], l)
-	}
-	t.removeRest(b, l)
+	d.removeRest(b)
 }
 
 // bringForm makes the sets and chains that are missing, and the rules of chains that are not as they have to be.
-func (t *table) bringForm(b *netfilter.Batch, l *listing) {
-	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
-		if l.sets[name] == nil {
-			b.AddKeySet(&t.Table, &t.sets[name].KeySet)
+func (d difference) bringForm(b *netfilter.Batch) {
+	for _, name := range slices.Sorted(maps.Keys(d.table.sets)) {
+		if d.listing.sets[name] == nil {
+			b.AddKeySet(&d.Table, &d.table.sets[name].KeySet)
 		}
 	}
 	var changed []*netfilter.Chain
-	for _, name := range t.chainNames() {
-		c := t.chains[name]
-		if !hasChain(l, name) {
-			b.AddChain(&t.Table, c)
+	for _, name := range d.chainNames() {
+		c := d.table.chains[name]
+		if !hasChain(d.listing, name) {
+			b.AddChain(&d.Table, c)
 		}
-		if l.lacksChain(c) {
+		if d.lacksChain(c) {
 			changed = append(changed, c)
 		}
 	}
 	for _, c := range changed {
-		b.SetChain(&t.Table, c)
+		b.SetRules(&d.Table, c)
 	}
 }
 
@@ -58,42 +65,51 @@ func hasChain(l *listing, name string) bool {
 	return ok
 }
 
-func (t *table) bringElements(b *netfilter.Batch, s *set, l *listing) {
+func (d difference) bringElements(b *netfilter.Batch, s *set) {
 	var gone, made []netfilter.Element
-	for id, e := range l.sets[s.Name] {
+	for id, e := range d.listing.sets[s.Name] {
 		wanted, ok := s.elements[id]
-		if !ok || l.lacksElement(s.Name, wanted) {
+		if !ok || d.lacksElement(s.Name, wanted) {
 			gone = append(gone, e)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.elements)) {
-		if e := s.elements[id]; l.lacksElement(s.Name, e) {
+	for _, e := range sorted(s.elements) {
+		if d.lacksElement(s.Name, e) {
 			made = append(made, e)
 		}
 	}
-	b.DeleteElements(&t.Table, s.Name, gone)
-	b.AddElements(&t.Table, s.Name, made)
+	b.DeleteElements(&d.Table, s.Name, gone)
+	b.AddElements(&d.Table, s.Name, made)
+}
+
+// sorted are elements in the order in which the kernel takes them.
+func sorted(elements map[string]netfilter.Element) []netfilter.Element {
+	all := make([]netfilter.Element, 0, len(elements))
+	for _, id := range slices.Sorted(maps.Keys(elements)) {
+		all = append(all, elements[id])
+	}
+	return all
 }
 
 // removeRest removes what does not have to be there: first what leads to it.
-func (t *table) removeRest(b *netfilter.Batch, l *listing) {
+func (d difference) removeRest(b *netfilter.Batch) {
 	var chains, sets []string
-	for _, name := range slices.Sorted(maps.Keys(l.chains)) {
-		if t.chains[name] == nil {
+	for _, name := range slices.Sorted(maps.Keys(d.listing.chains)) {
+		if d.table.chains[name] == nil {
 			chains = append(chains, name)
-			b.FlushChain(&t.Table, name)
+			b.FlushChain(&d.Table, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.sets)) {
-		if t.sets[name] == nil {
+	for _, name := range slices.Sorted(maps.Keys(d.listing.sets)) {
+		if d.table.sets[name] == nil {
 			sets = append(sets, name)
 		}
 	}
 	for _, name := range sets {
-		b.DeleteKeySet(&t.Table, name)
+		b.DeleteKeySet(&d.Table, name)
 	}
 	for _, name := range chains {
-		b.DeleteChain(&t.Table, name)
+		b.DeleteChain(&d.Table, name)
 	}
 }
 
@@ -101,7 +117,7 @@ const versionPrefix = "version-"
 
 // seal adds the chain of the version, when all is there that does not depend on rules.
 func (t *table) seal() *table {
-	var text []byte
+	text := appendText(nil, slices.Sorted(maps.Keys(t.sets))...)
 	for _, name := range t.chainNames() {
 		c := t.chains[name]
 		text = appendText(text, name, c.Comment)

@@ -6,10 +6,11 @@
 // The host has two tables of nftables, both named allocnet-isolation. That of family inet sees what the host routes: chains and sets
 // for the rules, and elements for the attachments. That of family bridge sees what comes from the ports of bridges: a guarded end may
 // only send with the MAC and the addresses of its attachment. An attach adds elements, in one transaction, and a detach removes
-// them: neither takes longer for more rules or attachments. Only the first attachment of its kind on a host, which rules
-// select in another way than those that are there, has all elements compared (Apply), because rules get a set when they select an
+// them: neither takes longer for more rules or attachments. The first attachment of its kind on a host, which rules select in another way than
+// those that are there, makes sets and chains, too (Complete), because rules get a set when they select an
 // attachment of the host, and not before: a host knows few of the jobs of a cluster. A set that is there has all that it has to have. The
-// same holds for the first attachment whose job narrows its traffic in another way: each has a chain.
+// same holds for the first attachment whose job narrows its traffic in another way: each has a chain. For each chain of rules the tables have a note of who has it
+// (note.go), so that nothing on record has to be read to find those that get lines about the new one.
 //
 // Sources are looked up together with the interface by which they come: an address by itself can be forged.
 //

@@ -44,11 +44,16 @@ func (x *index) build() {
 	}
 }
 
+// isSelecting tells whether a selector is wanted and selects an attachment.
+func (x *index) isSelecting(i int, m *isolation.Member) bool {
+	return x.isWanted(x.selectors[i]) && selects(x.selectors[i], m)
+}
+
 // of returns the numbers of the wanted selectors that select an attachment, in ascending order.
 func (x *index) of(m *isolation.Member) (found []int) {
 	if x.byName == nil {
-		for i, s := range x.selectors {
-			if selects(s, m) && x.isWanted(s) {
+		for i := range x.selectors {
+			if x.isSelecting(i, m) {
 				found = append(found, i)
 			}
 		}

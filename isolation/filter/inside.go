@@ -4,9 +4,7 @@
 package filter
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -184,7 +182,7 @@ func (Kernel) ApplyInside(ctx context.Context, ns Namespace, s Inside) error {
 				}
 				switch {
 				case wanted != nil:
-					wanted[i].bring(b, l)
+					between(wanted[i], l).bring(b)
 				case l != nil:
 					b.DeleteTable(&insideTables[i])
 				}
@@ -239,9 +237,9 @@ func (Kernel) LacksInside(ctx context.Context, ns Namespace, s Inside) (map[stri
 			if err != nil {
 				return err
 			}
-			l = cmp.Or(l, &listing{})
-			if all = append(all, t.lacking(l)...); len(l.chains) > 0 {
-				all = append(all, t.lackingElements(l)...)
+			d := between(t, l)
+			if all = append(all, d.lacking()...); len(d.listing.chains) > 0 {
+				all = append(all, d.lackingElements()...)
 			}
 		}
 		return nil
@@ -253,19 +251,6 @@ func (Kernel) LacksInside(ctx context.Context, ns Namespace, s Inside) (map[stri
 		}
 	}
 	return lacks, err
-}
-
-// lackingElements tells of which sets that are there elements are missing.
-func (t *table) lackingElements(l *listing) (all []string) {
-	for _, set := range slices.Sorted(maps.Keys(t.sets)) {
-		for _, e := range t.sets[set].elements {
-			if l.sets[set] != nil && e.Comment != "" && l.lacksElement(set, e) {
-				all = append(all, fmt.Sprintf("elements of set %s of table %s %s in its namespace", set, t.Family, t.Name))
-				break
-			}
-		}
-	}
-	return all
 }
 
 // DeniedInside returns what was dropped of the attachments of a namespace, as Denied does.

@@ -49,8 +49,8 @@ func isOfKind(set string) bool {
 }
 
 // addFirst adds the first attachment of its kind to tables that are complete for the rules: it makes the sets and chains for it, and the lines of other chains
-// that look into these sets. Of the state it takes which kinds there are; what others have stays as it is.
-func addFirst(s *netfilter.Socket, r *ruleset, m *Member, state Source) error {
+// that look into these sets. A set that is missing is one that no attachment in the tables has to be in, so the others stay as they are.
+func addFirst(s *netfilter.Socket, r *ruleset, m *Member, k *kind) error {
 	ofBridges, err := bridgeMACs([]Member{*m})
 	if err != nil {
 		return err
@@ -65,117 +65,101 @@ func addFirst(s *netfilter.Socket, r *ruleset, m *Member, state Source) error {
 			return unix.ENOENT
 		}
 		r.expect(b)
-		k, t := r.kindOf(&m.Member), newTable(inetTable.Family, "")
-		isNew := t.formOf(r, m, k, there)
-		if len(isNew) > 0 {
-			wanted, err := state()
+		d := between(newTable(inetTable.Family, ""), there)
+		d.there = there
+		d.formOf(r, m, k)
+		if about := k.selectorsOf(d.isNew); len(about) > 0 {
+			noted, err := s.Elements(inetTable, kindsSet)
+			if err == nil {
+				err = d.follow(r, about, notesIn(noted))
+			}
 			if err != nil {
 				return err
 			}
-			found := r.kindsOf(wanted.Members)
-			t.fill(found, wanted.Members, isNew)
-			t.follow(r, found, k, isNew, there)
-			removeGone(b, r, found, there)
 		}
-		t.bringForm(b, there)
-		for _, set := range slices.Sorted(maps.Keys(t.sets)) {
-			if there.sets[set] == nil {
-				t.bringElements(b, t.sets[set], there)
+		d.bringForm(b)
+		for _, set := range slices.Sorted(maps.Keys(d.table.sets)) {
+			if d.isNew(set) || set == kindsSet {
+				b.AddElements(inetTable, set, sorted(d.table.sets[set].elements))
 			}
 		}
 		for _, p := range elementsOf(m, k, ofBridges[m.Bridge]) {
-			if p.family != netfilter.INet || !isNew[p.set] {
-				b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
-			}
+			b.AddElements(&netfilter.Table{Family: p.family, Name: name}, p.set, []netfilter.Element{p.Element})
 		}
 		return nil
 	})
 }
 
-// formOf makes the sets and chains of the kind of an attachment that are not there, and returns the sets.
-func (t *table) formOf(r *ruleset, m *Member, k *kind, there *listing) (isNew map[string]bool) {
-	isMissing := func(chain string) bool { return chain != "" && !hasChain(there, chain) }
-	for set := range there.sets {
-		t.set(netfilter.KeySet{Name: set})
-	}
-	t.setsOf(k.sets)
-	if network := networkSets(m.Network); m.Level == isolation.Network && (isMissing(network) || there.sets[network+"-links"] == nil) {
-		t.networkChain(m.Network)
-	}
-	isNew = map[string]bool{}
-	for set := range t.sets {
-		if there.sets[set] == nil {
-			isNew[set] = true
-		}
+// isNew tells whether a set is not there yet.
+func (d difference) isNew(set string) bool {
+	return d.table.sets[set] != nil && d.listing.sets[set] == nil
+}
+
+// formOf makes the sets and chains of the kind of an attachment that are not there.
+func (d difference) formOf(r *ruleset, m *Member, k *kind) {
+	isMissing := func(chain string) bool { return chain != "" && !hasChain(d.listing, chain) }
+	d.set(netfilter.KeySet{Name: kindsSet, Key: linkSet})
+	d.setsOf(k.sets)
+	if network := networkSets(m.Network); m.Level == isolation.Network && (isMissing(network) || d.listing.sets[network+"-links"] == nil) {
+		d.networkChain(m.Network)
 	}
 	if isMissing(narrowClass(narrowedFrom, m.Egress)) {
-		t.narrowChain(narrowedFrom, m.Egress, ofDestination)
+		d.narrowChain(narrowedFrom, m.Egress, ofDestination)
 	}
 	if isMissing(narrowClass(narrowedTo, m.Ingress)) {
-		t.narrowChain(narrowedTo, m.Ingress, ofSource)
+		d.narrowChain(narrowedTo, m.Ingress, ofSource)
 	}
 	if isMissing(k.allow.chain) {
-		t.allowChain(r, k.allow)
+		d.allowChain(r, k.allow)
+		d.note(k.allow, k.names)
 	}
 	if isMissing(k.egress.chain) {
-		t.egressChain(r, k.egress)
+		d.egressChain(r, k.egress)
+		d.note(k.egress, k.names)
 	}
-	return isNew
 }
 
-// follow makes the lines that are about the new sets of a kind, in the chains that there are of others.
-func (t *table) follow(r *ruleset, found kinds, k *kind, isNew map[string]bool, there *listing) {
-	var selectors []*isolation.Selector
+// selectorsOf returns those of its selectors whose sets are wanted.
+func (k *kind) selectorsOf(isWanted func(set string) bool) (all []*isolation.Selector) {
 	for i, set := range k.sets {
-		if isNew[set+ip4.suffix] {
-			selectors = append(selectors, k.selectors[i])
+		if isWanted(set + ip4.suffix) {
+			all = append(all, k.selectors[i])
 		}
 	}
-	if len(selectors) == 0 {
-		return
-	}
-	allow, egress := r.matchedBy(selectors)
-	isAbout := func(c class, rules map[int]bool) bool {
-		return t.chains[c.chain] == nil && hasChain(there, c.chain) && slices.ContainsFunc(c.rules, func(i int) bool { return rules[i] })
-	}
-	for _, c := range found.allowClasses(r) {
-		if isAbout(c, allow) {
-			t.allowChain(r, c)
-		}
-	}
-	for _, c := range found.egressClasses() {
-		if isAbout(c, egress) {
-			t.egressChain(r, c)
-		}
-	}
+	return all
 }
 
-// removeGone removes the chains of kinds that are gone. Left as they are, without the lines that are about new sets, the next one of such a kind would take them.
-func removeGone(b *netfilter.Batch, r *ruleset, found kinds, there *listing) {
-	stays := found.allowClasses(r)
-	maps.Copy(stays, found.egressClasses())
-	for _, chain := range slices.Sorted(maps.Keys(there.chains)) {
-		isOfKind := strings.HasPrefix(chain, allowPrefix) || strings.HasPrefix(chain, egressPrefix)
-		if _, ok := stays[chain]; isOfKind && !ok {
-			b.FlushChain(inetTable, chain)
-			b.DeleteChain(inetTable, chain)
-		}
+// follow makes the lines that are about new sets, in the chains that there are of others. What has been noted for a chain has to be of a kind that has it.
+func (d difference) follow(r *ruleset, about []*isolation.Selector, noted map[string]*names) error {
+	if d.lacksNote(noted) {
+		return unix.ENOENT
 	}
-}
-
-// fill puts what attachments have into new sets.
-func (t *table) fill(found kinds, members []Member, isNew map[string]bool) {
-	for i := range members {
-		m := &members[i]
-		k := found[keyOf(&m.Member)]
-		hasNew := m.Level == isolation.Network && isNew[networkSets(m.Network)+"-"+ip4.suffix]
-		if !hasNew && !slices.ContainsFunc(k.sets, func(set string) bool { return isNew[set+ip4.suffix] }) {
+	allow, egress := r.matchedBy(about)
+	for _, chain := range slices.Sorted(maps.Keys(noted)) {
+		if noted[chain] == nil {
+			return unix.ENOENT
+		}
+		m := noted[chain].member()
+		has := func(x *index) func(int) bool { return func(i int) bool { return x.isSelecting(i, &m) } }
+		if strings.HasPrefix(chain, allowPrefix) && !slices.ContainsFunc(allow, has(r.to)) || strings.HasPrefix(chain, egressPrefix) && !slices.ContainsFunc(egress, has(r.from)) {
 			continue
 		}
-		for _, p := range elementsOf(m, k, nil) {
-			if p.family == netfilter.INet && isNew[p.set] {
-				t.put(p.set, p.Element)
-			}
+		switch k := r.kindOf(&m); chain {
+		case k.allow.chain:
+			d.allowChain(r, k.allow)
+		case k.egress.chain:
+			d.egressChain(r, k.egress)
+		default:
+			return unix.ENOENT
 		}
 	}
+	if !slices.ContainsFunc(allow, func(i int) bool { return !r.to.isWanted(&r.Allow[i].To) }) {
+		return nil
+	}
+	for _, c := range r.reached() {
+		if slices.ContainsFunc(c.rules, func(i int) bool { return slices.Contains(allow, i) }) {
+			d.allowChain(r, c)
+		}
+	}
+	return nil
 }

@@ -4,7 +4,6 @@
 package filter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -33,12 +32,12 @@ func (Kernel) Lacks(ctx context.Context, state State) (map[string][]string, erro
 	}
 	lacks, h := map[string][]string{}, compile(state, found[netfilter.INet], ofBridges)
 	for _, f := range families {
-		l := cmp.Or(found[f], &listing{})
-		ofAll := h.tables[f].lacking(l)
+		d := between(h.tables[f], found[f])
+		ofAll := d.lacking()
 		for id, all := range h.of {
 			lacks[id] = append(lacks[id], ofAll...)
 			for _, p := range all {
-				if p.family == f && l.sets[p.set] != nil && l.lacksElement(p.set, p.Element) && l.lacksElement(p.set, withoutOwner(p.Element)) {
+				if p.family == f && d.listing.sets[p.set] != nil && d.lacksElement(p.set, p.Element) && d.lacksElement(p.set, withoutOwner(p.Element)) {
 					lacks[id] = append(lacks[id], fmt.Sprintf("its element of set %s of table %s %s", p.set, f, name))
 				}
 			}
@@ -58,25 +57,38 @@ func withoutOwner(e netfilter.Element) netfilter.Element {
 }
 
 // lacking tells what is missing of a table, but for the elements of attachments.
-func (t *table) lacking(l *listing) (all []string) {
-	if len(l.chains) == 0 {
-		return []string{fmt.Sprintf("table %s %s", t.Family, t.Name)}
+func (d difference) lacking() (all []string) {
+	if len(d.listing.chains) == 0 {
+		return []string{fmt.Sprintf("table %s %s", d.Family, d.Name)}
 	}
-	if l.dormant {
-		all = append(all, fmt.Sprintf("table %s %s is dormant: it sees no packet", t.Family, t.Name))
+	if d.dormant {
+		all = append(all, fmt.Sprintf("table %s %s is dormant: it sees no packet", d.Family, d.Name))
 	}
-	for _, chain := range t.chainNames() {
-		if l.lacksChain(t.chains[chain]) {
-			all = append(all, fmt.Sprintf("chain %s of table %s %s", chain, t.Family, t.Name))
+	for _, chain := range d.chainNames() {
+		if d.lacksChain(d.table.chains[chain]) {
+			all = append(all, fmt.Sprintf("chain %s of table %s %s", chain, d.Family, d.Name))
 		}
 	}
-	for _, set := range slices.Sorted(maps.Keys(t.sets)) {
-		isMissing := l.sets[set] == nil
-		for _, e := range t.sets[set].elements {
-			isMissing = isMissing || e.Comment == "" && l.lacksElement(set, e)
+	for _, set := range slices.Sorted(maps.Keys(d.table.sets)) {
+		isMissing := d.listing.sets[set] == nil || set == kindsSet && d.lacksNote(notesIn(slices.Collect(maps.Values(d.listing.sets[set]))))
+		for _, e := range d.table.sets[set].elements {
+			isMissing = isMissing || e.Comment == "" && d.lacksElement(set, e)
 		}
 		if isMissing {
-			all = append(all, fmt.Sprintf("set %s of table %s %s", set, t.Family, t.Name))
+			all = append(all, fmt.Sprintf("set %s of table %s %s", set, d.Family, d.Name))
+		}
+	}
+	return all
+}
+
+// lackingElements tells of which sets that are there elements of attachments are missing.
+func (d difference) lackingElements() (all []string) {
+	for _, set := range slices.Sorted(maps.Keys(d.table.sets)) {
+		for _, e := range d.table.sets[set].elements {
+			if d.listing.sets[set] != nil && e.Comment != "" && d.lacksElement(set, e) {
+				all = append(all, fmt.Sprintf("elements of set %s of table %s %s in its namespace", set, d.Family, d.Name))
+				break
+			}
 		}
 	}
 	return all

@@ -48,7 +48,7 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
+	defer s.CloseLater()
 	hasTables := false
 	for _, f := range families {
 		tables, err := s.Tables(f)

@@ -102,10 +102,11 @@ type kind struct {
 	// sets are those of the selectors that select it, without their family.
 	sets      []string
 	selectors []*isolation.Selector
+	names     names
 }
 
 func (r *ruleset) kindOf(m *isolation.Member) *kind {
-	k := &kind{allow: r.allowClass(r.to.of(m)), egress: r.egressClass(r.from.of(m))}
+	k := &kind{allow: r.allowClass(r.to.of(m)), egress: r.egressClass(r.from.of(m)), names: namesOf(m)}
 	for _, i := range r.matched.of(m) {
 		s := r.matched.selectors[i]
 		if set := setOf(s); !slices.Contains(k.sets, set) {
@@ -116,21 +117,20 @@ func (r *ruleset) kindOf(m *isolation.Member) *kind {
 }
 
 // matchedBy returns the rules allow, and the rules egress, that match packets with one of the selectors.
-func (r *ruleset) matchedBy(selectors []*isolation.Selector) (allow, egress map[int]bool) {
+func (r *ruleset) matchedBy(selectors []*isolation.Selector) (allow, egress []int) {
 	is := func(s *isolation.Selector) bool {
 		return hasPatterns(s) && slices.ContainsFunc(selectors, func(other *isolation.Selector) bool {
 			return s.Job == other.Job && s.Namespace == other.Namespace && s.Group == other.Group && s.Network == other.Network
 		})
 	}
-	allow, egress = map[int]bool{}, map[int]bool{}
 	for i := range r.Allow {
 		if is(&r.Allow[i].From) {
-			allow[i] = true
+			allow = append(allow, i)
 		}
 	}
 	for i := range r.Egress {
 		if is(&r.Egress[i].To) {
-			egress[i] = true
+			egress = append(egress, i)
 		}
 	}
 	return allow, egress
@@ -165,27 +165,6 @@ func (r *ruleset) kindsOf(members []Member) kinds {
 	}
 	r.latest = all
 	return all
-}
-
-// allowClasses are those of their rules allow, and of those that select their destination by its address, by their chains.
-func (all kinds) allowClasses(r *ruleset) map[string]class {
-	classes := map[string]class{}
-	for _, k := range all {
-		classes[k.allow.chain] = k.allow
-	}
-	for _, c := range r.reached() {
-		classes[c.chain] = c
-	}
-	return classes
-}
-
-// egressClasses are those of their rules egress, by their chains.
-func (all kinds) egressClasses() map[string]class {
-	classes := map[string]class{}
-	for _, k := range all {
-		classes[k.egress.chain] = k.egress
-	}
-	return classes
 }
 
 // Prefixes of the names of chains of rules.

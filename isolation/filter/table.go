@@ -30,6 +30,8 @@ type table struct {
 
 	sets   map[string]*set
 	chains map[string]*netfilter.Chain
+	// there is what the kernel has of it, if this is the rest; nil: this is the whole.
+	there *listing
 	// version is the name of an empty chain that tells which form of the table was made: a rule of another form may have the same comment.
 	version string
 }
@@ -74,6 +76,11 @@ func (t *table) chain(name, comment string, rules ...netfilter.Rule) *netfilter.
 // base adds a chain that packets enter.
 func (t *table) base(name string, number *nftables.ChainHook, priority *nftables.ChainPriority, rules ...netfilter.Rule) {
 	t.chain(name, "", rules...).Hook = &netfilter.Hook{Number: number, Priority: priority, Filters: true}
+}
+
+// hasSet tells whether it has a set, or is to have it.
+func (t *table) hasSet(name string) bool {
+	return t.sets[name] != nil || t.there != nil && t.there.sets[name] != nil
 }
 
 func (t *table) set(s netfilter.KeySet) *set {
@@ -218,7 +225,7 @@ func discovery() match {
 func inet() *table {
 	t := newTable(netfilter.INet, "isolation of allocations, by allocnet")
 	t.attachmentSets([]string{members, isolated, own, noHost}, []string{narrowedFrom, narrowedTo, allow, egress, level})
-	for _, name := range []string{links, isolatedLinks, guarded, noHost} {
+	for _, name := range []string{links, isolatedLinks, guarded, noHost, kindsSet} {
 		t.set(netfilter.KeySet{Name: name, Key: linkSet})
 	}
 	d := t.decisions()

@@ -37,7 +37,7 @@ func (Kernel) Guard(ctx context.Context, id, end, bridgeName string) error {
 					return errors.Join(err, errOutdated)
 				}
 			}
-			t.bring(b, nil)
+			between(t, nil).bring(b)
 		}
 		b.AddTable(&t.Table) // one that is dormant wakes
 		for _, set := range []string{guarded, forged} {
@@ -71,7 +71,7 @@ func (Kernel) Add(ctx context.Context, rules isolation.Rules, m Member) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
+	defer s.CloseLater()
 	needed := State{rules, []Member{m}}
 	if !needed.isNeeded() {
 		if has, err := s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, "forward"); err != nil || !has {
@@ -86,7 +86,8 @@ func (Kernel) Add(ctx context.Context, rules isolation.Rules, m Member) error {
 
 // add adds the elements of an attachment to tables that have everything else for it.
 func add(s *netfilter.Socket, r *ruleset, m *Member) error {
-	all, isReady, err := r.ready(s, m)
+	k := r.kindOf(&m.Member)
+	all, isReady, err := r.ready(s, m, k)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func add(s *netfilter.Socket, r *ruleset, m *Member) error {
 	if err != nil {
 		return err
 	}
-	if m.isApart(r.kindOf(&m.Member)) && !isRouted(m.Bridge) { // the last one of its bridge has gone meanwhile
+	if m.isApart(k) && !isRouted(m.Bridge) { // the last one of its bridge has gone meanwhile
 		return errOutdated
 	}
 	return nil
@@ -119,17 +120,17 @@ func (f Kernel) Complete(ctx context.Context, rules isolation.Rules, m Member, s
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
-	r := prepare(rules, true)
-	if _, isReady, err := r.ready(s, &m); err != nil || !isReady || addFirst(s, r, &m, state) != nil {
+	defer s.CloseLater()
+	r := prepare(rules, false)
+	k := r.kindOf(&m.Member)
+	if _, isReady, err := r.ready(s, &m, k); err != nil || !isReady || addFirst(s, r, &m, k) != nil {
 		return f.Apply(ctx, state)
 	}
 	return answerFor(&m)
 }
 
 // ready returns the elements of an attachment, and whether they can be added: the tables are complete for the rules, and no other one has them.
-func (r *ruleset) ready(s *netfilter.Socket, m *Member) (all []placed, isReady bool, err error) {
-	k := r.kindOf(&m.Member)
+func (r *ruleset) ready(s *netfilter.Socket, m *Member, k *kind) (all []placed, isReady bool, err error) {
 	if m.isApart(k) && !isRouted(m.Bridge) { // the first one that is apart makes that of its bridge
 		return nil, false, nil
 	}
@@ -191,7 +192,7 @@ func (Kernel) Apply(ctx context.Context, state Source) error {
 		for _, f := range families {
 			switch {
 			case h.tables != nil:
-				h.tables[f].bring(b, found[f])
+				between(h.tables[f], found[f]).bring(b)
 			case found[f] != nil:
 				b.DeleteTable(&netfilter.Table{Family: f, Name: name})
 			}

@@ -21,18 +21,8 @@ import (
 	"github.com/allocnet/allocnet/selection"
 )
 
-// pluginSchema is the schema of the block plugin "allocnet" { config {} } in the
-// configuration of Nomad's agent.
-var pluginSchema = object(map[string]*proto.Spec{
-	"conf_dir":    attr("conf_dir", "string"),
-	"plugin_dirs": attr("plugin_dirs", "list(string)"),
-	"state_dir":   attr("state_dir", "string"),
-	"executor":    attr("executor", "string"),
-	"policy_file": attr("policy_file", "string"),
-})
-
-// pluginConfig is the plugin block. Empty fields keep the values of the command
-// line.
+// pluginConfig is the block plugin "allocnet" { config {} } in the configuration of Nomad's agent. Empty
+// fields keep the values of the command line.
 type pluginConfig struct {
 	ConfDir    string   `codec:"conf_dir"`
 	PluginDirs []string `codec:"plugin_dirs"`
@@ -46,9 +36,7 @@ func (p pluginConfig) apply(c hook.Config) hook.Config {
 	if p.ConfDir != "" {
 		c.ConfDirs = filepath.SplitList(p.ConfDir)
 	}
-	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = cniconf.DefaultDirs()
-	}
+	c.ConfDirs = cniconf.Dirs(c.ConfDirs)
 	c.StateDir = cmp.Or(p.StateDir, c.StateDir)
 	c.Executor = cmp.Or(p.Executor, c.Executor)
 	c.PolicyFile = cmp.Or(p.PolicyFile, c.PolicyFile)
@@ -57,28 +45,6 @@ func (p pluginConfig) apply(c hook.Config) hook.Config {
 	}
 	return c
 }
-
-// taskSchema is the schema of a task's config block.
-var taskSchema = object(map[string]*proto.Spec{
-	"network": blockMap("network", []string{"name"}, object(map[string]*proto.Spec{
-		"interface":       attr("interface", "string"),
-		"ips":             attr("ips", "list(string)"),
-		"mac":             attr("mac", "string"),
-		"mtu":             attr("mtu", "number"),
-		"ports":           attr("ports", "list(string)"),
-		"port_mappings":   attr("port_mappings", "list(map(string))"),
-		"default_route":   attr("default_route", "list(string)"),
-		"cni_args":        attr("cni_args", "list(map(string))"),
-		"infiniband_guid": attr("infiniband_guid", "string"),
-		"advertise":       attr("advertise", "bool"),
-		"bandwidth": block("bandwidth", object(map[string]*proto.Spec{
-			"ingress_rate":  attr("ingress_rate", "number"),
-			"ingress_burst": attr("ingress_burst", "number"),
-			"egress_rate":   attr("egress_rate", "number"),
-			"egress_burst":  attr("egress_burst", "number"),
-		})),
-	})),
-})
 
 // taskConfig is the config block of a task.
 type taskConfig struct {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func newDriver(c hook.Config, log hclog.Logger) *driver {
 
 // taskConfigSchema returns the schema of a task's config block.
 func (*driver) taskConfigSchema(context.Context, *emptypb.Empty) (*proto.TaskConfigSchemaResponse, error) {
-	return &proto.TaskConfigSchemaResponse{Spec: taskSchema}, nil
+	return &proto.TaskConfigSchemaResponse{Spec: schemaOf(reflect.TypeFor[taskConfig]())}, nil
 }
 
 // capabilities returns the capabilities of the driver. A task joins the network

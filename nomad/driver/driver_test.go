@@ -159,7 +159,7 @@ func TestBase(t *testing.T) {
 		t.Errorf("info %v, %v", info, err)
 	}
 	schema, err := drivertest.ConfigSchema(t.Context(), c, &emptypb.Empty{})
-	if err != nil || schema.Spec.Block.(*proto.Spec_Object).Object.Attributes["conf_dir"] == nil {
+	if err != nil || len(schema.Spec.Block.(*proto.Spec_Object).Object.Attributes) != 5 || schema.Spec.Block.(*proto.Spec_Object).Object.Attributes["conf_dir"].Block.(*proto.Spec_Attr).Attr.Type != "string" {
 		t.Errorf("schema %v, %v", schema, err)
 	}
 	dir := t.TempDir()
@@ -189,8 +189,27 @@ func TestSchemaAndCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	block := schema.Spec.Block.(*proto.Spec_Object).Object.Attributes["network"].Block.(*proto.Spec_BlockMap).BlockMap
-	if !slices.Equal(block.Labels, []string{"name"}) || len(block.Nested.Block.(*proto.Spec_Object).Object.Attributes) != 11 {
+	if !slices.Equal(block.Labels, []string{"name"}) || block.Name != "network" {
 		t.Errorf("schema %v", schema)
+	}
+	kinds := map[string]string{}
+	for name, spec := range block.Nested.Block.(*proto.Spec_Object).Object.Attributes {
+		if value, ok := spec.Block.(*proto.Spec_BlockValue); ok {
+			for inner, spec := range value.BlockValue.Nested.Block.(*proto.Spec_Object).Object.Attributes {
+				kinds[name+"."+inner] = spec.Block.(*proto.Spec_Attr).Attr.Name + " " + spec.Block.(*proto.Spec_Attr).Attr.Type
+			}
+			continue
+		}
+		kinds[name] = spec.Block.(*proto.Spec_Attr).Attr.Name + " " + spec.Block.(*proto.Spec_Attr).Attr.Type
+	}
+	want := map[string]string{
+		"interface": "interface string", "ips": "ips list(string)", "mac": "mac string", "mtu": "mtu number", "ports": "ports list(string)",
+		"port_mappings": "port_mappings list(map(string))", "default_route": "default_route list(string)", "cni_args": "cni_args list(map(string))",
+		"infiniband_guid": "infiniband_guid string", "advertise": "advertise bool", "bandwidth.ingress_rate": "ingress_rate number",
+		"bandwidth.ingress_burst": "ingress_burst number", "bandwidth.egress_rate": "egress_rate number", "bandwidth.egress_burst": "egress_burst number",
+	}
+	if !maps.Equal(kinds, want) {
+		t.Errorf("keys %v, want %v", kinds, want)
 	}
 	answer, err := drivertest.Capabilities(t.Context(), c, &emptypb.Empty{})
 	if err != nil {

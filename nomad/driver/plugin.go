@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"reflect"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
@@ -67,7 +68,7 @@ func (*driver) pluginInfo(context.Context, *emptypb.Empty) (*proto.PluginInfoRes
 
 // configSchema returns the schema of the plugin block.
 func (*driver) configSchema(context.Context, *emptypb.Empty) (*proto.ConfigSchemaResponse, error) {
-	return &proto.ConfigSchemaResponse{Spec: pluginSchema}, nil
+	return &proto.ConfigSchemaResponse{Spec: schemaOf(reflect.TypeFor[pluginConfig]())}, nil
 }
 
 // setConfig reads the plugin block. It never fails, because the Nomad agent would not

@@ -3,24 +3,34 @@
 
 package driver
 
-import "github.com/allocnet/allocnet/nomad/driver/proto"
+import (
+	"reflect"
 
-// object is a block's body, by its keys.
-func object(attributes map[string]*proto.Spec) *proto.Spec {
+	"github.com/allocnet/allocnet/nomad/driver/proto"
+)
+
+// schemaOf is the schema by which Nomad reads the block that is then decoded into a struct. All of it is optional.
+func schemaOf(block reflect.Type) *proto.Spec {
+	attributes := map[string]*proto.Spec{}
+	for f := range block.Fields() {
+		name := f.Tag.Get("codec")
+		attributes[name] = specOf(name, f.Type)
+	}
 	return &proto.Spec{Block: &proto.Spec_Object{Object: &proto.Object{Attributes: attributes}}}
 }
 
-// attr is an optional attribute of a type of HCL.
-func attr(name, kind string) *proto.Spec {
-	return &proto.Spec{Block: &proto.Spec_Attr{Attr: &proto.Attr{Name: name, Type: kind}}}
+// specOf is that of a key: a pointer is a block, and a map has the blocks of the key, each with another name.
+func specOf(name string, value reflect.Type) *proto.Spec {
+	switch value.Kind() {
+	case reflect.Pointer:
+		return &proto.Spec{Block: &proto.Spec_BlockValue{BlockValue: &proto.Block{Name: name, Nested: schemaOf(value.Elem())}}}
+	case reflect.Map:
+		return &proto.Spec{Block: &proto.Spec_BlockMap{BlockMap: &proto.BlockMap{Name: name, Labels: []string{"name"}, Nested: schemaOf(value.Elem())}}}
+	}
+	return &proto.Spec{Block: &proto.Spec_Attr{Attr: &proto.Attr{Name: name, Type: hclTypes[value]}}}
 }
 
-// block is an optional block.
-func block(name string, body *proto.Spec) *proto.Spec {
-	return &proto.Spec{Block: &proto.Spec_BlockValue{BlockValue: &proto.Block{Name: name, Nested: body}}}
-}
-
-// blockMap are the blocks of a name, each with its own labels.
-func blockMap(name string, labels []string, body *proto.Spec) *proto.Spec {
-	return &proto.Spec{Block: &proto.Spec_BlockMap{BlockMap: &proto.BlockMap{Name: name, Labels: labels, Nested: body}}}
+var hclTypes = map[reflect.Type]string{
+	reflect.TypeFor[bool](): "bool", reflect.TypeFor[int](): "number", reflect.TypeFor[uint64](): "number", reflect.TypeFor[string](): "string",
+	reflect.TypeFor[[]string](): "list(string)", reflect.TypeFor[[]map[string]string](): "list(map(string))",
 }

@@ -46,24 +46,24 @@ func Allocations(n int, now time.Time) []*api.Allocation {
 		id := fmt.Sprintf("%08x-7a3c-4f5e-8a8e-%012x", uint32(i+1)*2654435761, i)
 		created := now.Add(-time.Duration(i+1) * 7 * time.Minute)
 		all[i] = &api.Allocation{
-			ID: id, Identity: api.Identity{Namespace: job.namespace, Job: job.job, Group: job.group, Region: "global"}, Netns: "/run/netns/" + id, Created: created,
-			DNSSelection: "primary", DNS: api.DNS{Servers: []string{"10.0.0.53"}},
-			Attachments: []api.Attachment{
+			ID: id, Identity: allocation.Identity{Namespace: job.namespace, Job: job.job, Group: job.group, Region: "global"}, Netns: "/run/netns/" + id, Created: created,
+			DNSSelection: "primary", DNS: allocation.DNS{Servers: []string{"10.0.0.53"}},
+			Attachments: []allocation.Attachment{
 				{
 					Network: "web", Interface: "eth0", Primary: true, Phase: allocation.Attached, Attempts: 1, Created: created,
-					Observed: api.Observed{
+					Observed: allocation.Observed{
 						MTU: 1500, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i/256, i%256),
 						Addresses: []netip.Prefix{address(10, 88, i, 16), netip.MustParsePrefix(fmt.Sprintf("fd00:88::%x/64", i+2))}, Gateways: []netip.Addr{netip.MustParseAddr("10.88.0.1")},
-						Ports: []api.MappedPort{{HostPort: int32(20000 + i), ContainerPort: 8080, Protocol: "tcp"}}, DNS: api.DNS{Servers: []string{"10.0.0.53"}},
+						Ports: []allocation.PortMapping{{HostPort: int32(20000 + i), ContainerPort: 8080, Protocol: "tcp"}}, DNS: allocation.DNS{Servers: []string{"10.0.0.53"}},
 					},
 					Result: json.RawMessage(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/x"}],"ips":[{"address":"10.88.0.2/16","gateway":"10.88.0.1","interface":0}]}`),
 				},
-				{Network: "storage", Interface: "net1", Phase: allocation.Attached, Task: "sidecar", Attempts: 2, Created: created, Observed: api.Observed{MTU: 9000, Addresses: []netip.Prefix{address(10, 91, i, 26)}}},
+				{Network: "storage", Interface: "net1", Phase: allocation.Attached, Task: "sidecar", Attempts: 2, Created: created, Observed: allocation.Observed{MTU: 9000, Addresses: []netip.Prefix{address(10, 91, i, 26)}}},
 			},
 		}
 	}
 	if n > 0 {
-		all[0].Attachments[0].Denied = &api.Denied{Packets: 213, Bytes: 12780, Forged: 2}
+		all[0].Attachments[0].Denied = &allocation.Denied{Packets: 213, Bytes: 12780, Forged: 2}
 	}
 	if n > 3 {
 		all[1].Attachments[1].Phase = allocation.Adding
@@ -152,23 +152,23 @@ func damages(n int, now time.Time) api.Repair {
 // deniedFlows are those of the first allocations.
 func deniedFlows(n int, now time.Time) api.DeniedFlows {
 	all := Allocations(n, now)
-	end := func(i int) api.FlowEnd {
+	end := func(i int) allocation.FlowEnd {
 		a := all[i%n]
-		return api.FlowEnd{Address: a.Attachments[0].Addresses[0].Addr(), Allocation: a.ID, Interface: "eth0", Network: "web", Link: "web0"}
+		return allocation.FlowEnd{Address: a.Attachments[0].Addresses[0].Addr(), Allocation: a.ID, Interface: "eth0", Network: "web", Link: "web0"}
 	}
 	return api.DeniedFlows{Flows: []api.DeniedFlow{
 		{First: now.Add(-time.Hour), Last: now.Add(-time.Minute), Count: 212, From: end(1), To: end(0), Protocol: "tcp", Port: 5432, Reason: "strict"},
-		{First: now.Add(-time.Minute), Last: now, Count: 1, From: api.FlowEnd{Address: netip.MustParseAddr("198.51.100.7")}, To: end(0), Protocol: "icmp", Reason: "strict"},
+		{First: now.Add(-time.Minute), Last: now, Count: 1, From: allocation.FlowEnd{Address: netip.MustParseAddr("198.51.100.7")}, To: end(0), Protocol: "icmp", Reason: "strict"},
 	}}
 }
 
 // details are those of an allocation, with a rule that is missing and a lease of another one.
 func details(a *api.Allocation) api.Details {
-	wire := api.Details{Attachments: []api.AttachmentDetails{}}
+	wire := api.Details{Attachments: []allocation.Details{}}
 	for _, n := range a.Attachments {
-		d := api.AttachmentDetails{Network: n.Network, Interface: n.Interface, ContainerID: a.ID, Executor: "in-process", CNIVersion: "1.0.0", Plugins: []string{"bridge", "portmap", "firewall"}, Updated: a.Created.Add(time.Second), Traffic: &api.Traffic{ReceivedBytes: 48_731_113, SentBytes: 911_204}}
+		d := allocation.Details{Network: n.Network, Interface: n.Interface, ContainerID: a.ID, Executor: "in-process", CNIVersion: "1.0.0", Plugins: []string{"bridge", "portmap", "firewall"}, Updated: a.Created.Add(time.Second), Traffic: &allocation.Traffic{ReceivedBytes: 48_731_113, SentBytes: 911_204}}
 		for i, address := range n.Addresses {
-			l := api.Lease{Address: address.Addr(), Plugin: "host-local", Pool: n.Network, Since: a.Created}
+			l := allocation.Lease{Address: address.Addr(), Plugin: "host-local", Pool: n.Network, Since: a.Created}
 			if n.Network == "storage" {
 				l.Plugin, l.Block, l.Problem = "allocnet-ipam", netip.PrefixFrom(address.Addr(), 26).Masked(), `container "web-9", interface "eth0" has the lease`
 			}
@@ -176,8 +176,8 @@ func details(a *api.Allocation) api.Details {
 			if n.Primary {
 				program := []string{"iptables", "ip6tables"}[i]
 				d.Rules = append(d.Rules,
-					api.Rule{Program: program, Table: "nat", Chain: "POSTROUTING", Rule: "-s " + address.Addr().String() + ` -m comment --comment "name: \"web\" id: \"` + a.ID + `\"" -j CNI-8ce2a1f0b7d64c1e9f3a2b5c`, Present: true},
-					api.Rule{Program: program, Table: "filter", Chain: "CNI-FORWARD", Rule: "-s " + address.Addr().String() + " -j ACCEPT", Present: i == 0},
+					allocation.Rule{Program: program, Table: "nat", Chain: "POSTROUTING", Rule: "-s " + address.Addr().String() + ` -m comment --comment "name: \"web\" id: \"` + a.ID + `\"" -j CNI-8ce2a1f0b7d64c1e9f3a2b5c`, Present: true},
+					allocation.Rule{Program: program, Table: "filter", Chain: "CNI-FORWARD", Rule: "-s " + address.Addr().String() + " -j ACCEPT", Present: i == 0},
 				)
 			}
 		}
@@ -203,7 +203,7 @@ func operation(i int, now time.Time) api.Event {
 		e.Operation = "detach"
 	case i%13 == 8:
 		e.Operation, e.Caller, e.Missing = "repair", "agent", []string{"bridge web0", "address 10.88.0.1/16 of web0"}
-		e.RemovedBy = []api.Remover{{Name: "nft", PID: 4711, Parent: "bash"}}
+		e.RemovedBy = []allocation.Remover{{Name: "nft", PID: 4711, Parent: "bash"}}
 	case i%13 == 7:
 		e.Operation, e.Reason, e.Caller = "cleanup", "gc", "agent"
 	}

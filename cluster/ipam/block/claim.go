@@ -28,9 +28,11 @@ const (
 // next call finds out.
 func (l *Leases) Claim(ctx context.Context, family ipam.Family, known []ipam.Block) (claimed ipam.Block, err error) {
 	err = l.withSole(ctx, func(s *session) error {
-		if b := s.records.beside(known, family, s.host.Boot); b.IsValid() {
-			claimed = b
-			return nil
+		for _, b := range s.records.Blocks { // one that is not among those that are known
+			if b.isOpen(s.host.Boot) && ipam.FamilyOf(b.Block.Addr()) == family && !slices.Contains(known, b.Block) {
+				claimed = b.Block
+				return nil
+			}
 		}
 		claimed, err = (&claiming{s, family}).claim(ctx)
 		return err
@@ -52,16 +54,6 @@ func (l *Leases) Claimable(ctx context.Context, family ipam.Family) error {
 		_, err := c.choose()
 		return err
 	})
-}
-
-// beside returns an open block of a family that is not among those that are known.
-func (r *records) beside(known []ipam.Block, family ipam.Family, boot string) ipam.Block {
-	for _, b := range r.Blocks {
-		if b.isOpen(boot) && ipam.FamilyOf(b.Block.Addr()) == family && !slices.Contains(known, b.Block) {
-			return b.Block
-		}
-	}
-	return ipam.Block{}
 }
 
 // claiming is a claim of one more block of a family.

@@ -6,8 +6,6 @@ package block
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	mathrand "math/rand/v2"
 	"path/filepath"
 	"sync/atomic"
@@ -87,7 +85,7 @@ func New(o Options) *Leases {
 	dir := filepath.Join(o.Config.StateDir, "ipam")
 	run := filepath.Join(o.Config.RunDir, "ipam")
 	m := &machine{
-		clock: kernelClock{}, random: randomID, logger: o.Logger,
+		clock: kernelClock{}, random: ipam.RandomID, logger: o.Logger,
 		dir: &directory{path: dir, lockName: "node.lock"}, run: &directory{path: run, volatile: true},
 		self: func() (hostid.Identity, error) { return hostid.Read(dir) },
 	}
@@ -96,10 +94,4 @@ func New(o Options) *Leases {
 		dir: &directory{path: filepath.Join(dir, "pools", o.Config.Pool), lockName: "store.lock"},
 		run: &directory{path: filepath.Join(run, "pools", o.Config.Pool), volatile: true},
 	}}
-}
-
-func randomID() string {
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	return hex.EncodeToString(id)
 }

@@ -47,7 +47,11 @@ func (l *Leases) Verify(ctx context.Context) error {
 			err = s.look(ctx)
 		}
 		if err == nil {
-			err = v.verifyBlocks(ctx)
+			for _, r := range slices.Clone(s.records.Blocks) {
+				if r.State == Held || r.State == Lost {
+					err = errors.Join(err, v.verifyBlock(ctx, r))
+				}
+			}
 		}
 		l.trusted.Store(err == nil)
 		if err != nil {
@@ -92,7 +96,12 @@ func (l *Leases) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := l.ledger.readSettled(ctx, self.Instance)
+	unlock, err := l.ledger.addresses.Lock(ctx) // once a write that has not ended has
+	if err != nil {
+		return err
+	}
+	r, err := l.ledger.read(self.Instance)
+	unlock()
 	if err != nil {
 		return err
 	}
@@ -133,16 +142,6 @@ func (l *Leases) saveFence(ctx context.Context) error {
 	}
 	_, err = l.ledger.edit(ctx, self.Host, func(r *records) error { r.Fence = int64(fence); return nil })
 	return err
-}
-
-func (v *verifier) verifyBlocks(ctx context.Context) error {
-	var errs []error
-	for _, r := range slices.Clone(v.s.records.Blocks) {
-		if r.State == Held || r.State == Lost {
-			errs = append(errs, v.verifyBlock(ctx, r))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // resolve finishes what earlier processes left.

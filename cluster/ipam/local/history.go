@@ -120,8 +120,11 @@ func (h *history) close() {
 // counts as now, and an address in use without a lease is freed now.
 func (h *history) normalize(now time.Time, leased func(offset int) bool) error {
 	for offset, entry := range h.entries {
-		want := normal(entry, now)
-		if entry == inUse && leased != nil && !leased(offset) {
+		want := entry
+		switch {
+		case entry != inUse:
+			want = min(max(entry, -now.Add(maxQuarantine).UnixNano()), now.UnixNano())
+		case leased != nil && !leased(offset):
 			want = now.UnixNano()
 		}
 		if err := h.set(offset, want); err != nil {
@@ -129,16 +132,6 @@ func (h *history) normalize(now time.Time, leased func(offset int) bool) error {
 		}
 	}
 	return nil
-}
-
-func normal(entry int64, now time.Time) int64 {
-	switch latest := now.Add(maxQuarantine).UnixNano(); {
-	case entry == inUse:
-		return inUse
-	case entry < -latest:
-		return -latest
-	}
-	return min(entry, now.UnixNano())
 }
 
 // order is the smaller the longer an address was not used.

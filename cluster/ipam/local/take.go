@@ -186,13 +186,7 @@ func (t *taking) takeOne(f ipam.Family) (bool, error) {
 }
 
 func (t *taking) of(f ipam.Family) []*history {
-	return slices.Collect(func(yield func(*history) bool) {
-		for _, h := range t.histories {
-			if ipam.FamilyOf(h.block.Addr()) == f && !yield(h) {
-				return
-			}
-		}
-	})
+	return slices.DeleteFunc(slices.Clone(t.histories), func(h *history) bool { return ipam.FamilyOf(h.block.Addr()) != f })
 }
 
 // lease makes the lease of an address. It returns false if the address has one, of another

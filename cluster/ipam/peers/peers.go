@@ -1,6 +1,14 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package peers follows which hosts have the blocks of a pool, and where these hosts are reached:
+// what a host needs to route to the others.
+//
+// The contents of the store were written by other hosts, and are not trusted: what cannot be a
+// block of the pool is returned in a list of its own, with the reason. Whether an address is that of a node, and
+// whether a route to it is safe, is for others to decide.
+//
+// Reads may be old, because nothing is written to the store that depends on them.
 package peers
 
 import (
@@ -79,27 +87,17 @@ func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 
 // list lists the blocks, once it is their turn, and notices a store that was restored.
 func (p *Peers) list(ctx context.Context, store ipam.Store) error {
-	if err := p.waitForTurn(ctx); err != nil {
-		return err
+	select {
+	case <-time.After(time.Until(p.listed.Add(pause))):
+		p.listed = time.Now()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	isRestored, err := p.entries.List(ctx, store)
 	if isRestored {
 		p.o.Logger.Warn("the store was restored from a snapshot: all blocks are read again", "pool", p.o.Config.Pool)
 	}
 	return err
-}
-
-// waitForTurn waits until another listing may begin.
-func (p *Peers) waitForTurn(ctx context.Context) error {
-	timer := time.NewTimer(time.Until(p.listed.Add(pause)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		p.listed = time.Now()
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // checkPath requires the path of a block of the pool: no other one is read.
@@ -162,7 +160,9 @@ func (p *Peers) blocks(host ipam.Host) Blocks {
 			b.Remote = append(b.Remote, e.remote)
 		}
 	}
-	b.sort()
+	slices.SortFunc(b.Own, ipam.Block.Compare)
+	slices.SortFunc(b.Remote, func(x, y Remote) int { return x.Block.Compare(y.Block) })
+	slices.SortFunc(b.Invalid, func(x, y Invalid) int { return strings.Compare(x.Path, y.Path) })
 	return b
 }
 
@@ -190,10 +190,4 @@ type Remote struct {
 type Invalid struct {
 	Path string
 	Err  error
-}
-
-func (b *Blocks) sort() {
-	slices.SortFunc(b.Own, ipam.Block.Compare)
-	slices.SortFunc(b.Remote, func(x, y Remote) int { return x.Block.Compare(y.Block) })
-	slices.SortFunc(b.Invalid, func(x, y Invalid) int { return strings.Compare(x.Path, y.Path) })
 }

@@ -35,14 +35,6 @@ func parseArgs(text string) (args, error) {
 	return a, nil
 }
 
-// list returns the value of a key; nothing if it is missing.
-func (a args) list(key string) []string {
-	if value, ok := a[key]; ok {
-		return []string{value}
-	}
-	return nil
-}
-
 // job returns the job of the container as Nomad sets it, which is zero if the runtime is
 // another one, or if the pairs are those of another allocation.
 func (a args) job(containerID string) ipam.Job {

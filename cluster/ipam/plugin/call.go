@@ -72,10 +72,7 @@ func parsePool(pluginConfig []byte) (*ipam.Config, error) {
 
 func (c Call) config() (*config, error) {
 	conf := &config{}
-	if err := json.Unmarshal(c.Config, conf); err != nil {
-		return nil, coded(types.ErrDecodingFailure, err)
-	}
-	return conf, nil
+	return conf, codedUnlessNil(types.ErrDecodingFailure, json.Unmarshal(c.Config, conf))
 }
 
 // request returns what ADD asks the pool for.
@@ -104,13 +101,16 @@ func (c Call) request() (ipam.Request, error) {
 // reads them. An address that is asked for twice is one.
 func requested(args args, conf *config) ([]netip.Addr, error) {
 	var addresses []netip.Addr
-	seen := map[netip.Addr]bool{}
+	seen, ofArgs := map[netip.Addr]bool{}, []string{}
+	if ip, ok := args["IP"]; ok {
+		ofArgs = append(ofArgs, ip)
+	}
 	for _, source := range []struct {
 		key   string
 		texts []string
 		code  uint
 	}{
-		{"IP in CNI_ARGS", args.list("IP"), types.ErrInvalidEnvironmentVariables},
+		{"IP in CNI_ARGS", ofArgs, types.ErrInvalidEnvironmentVariables},
 		{"args.cni.ips", conf.Args.CNI.IPs, types.ErrInvalidNetworkConfig},
 		{"runtimeConfig.ips", conf.RuntimeConfig.IPs, types.ErrInvalidNetworkConfig},
 	} {
@@ -150,7 +150,11 @@ func (c Call) previous(pool *ipam.Config) ([]netip.Addr, error) {
 	if conf.RawPrevResult == nil {
 		return nil, coded(types.ErrInvalidNetworkConfig, errors.New("prevResult is missing: CHECK needs the result of ADD"))
 	}
-	result, err := prevResult(conf)
+	err = version.ParsePrevResult(&conf.PluginConf)
+	var result *current.Result
+	if err == nil {
+		result, err = current.NewResultFromResult(conf.PrevResult)
+	}
 	if err != nil {
 		return nil, coded(types.ErrDecodingFailure, fmt.Errorf("prevResult: %w", err))
 	}
@@ -182,11 +186,4 @@ func unchanged(pool *ipam.Config, ip *current.IPConfig, address netip.Addr) erro
 		return cniError(fmt.Errorf("%w: prevResult has %s/%d with the gateway %v: want %s with %v", ipam.ErrNoLease, address, bits, ip.Gateway, want.Address, want.Gateway))
 	}
 	return nil
-}
-
-func prevResult(conf *config) (*current.Result, error) {
-	if err := version.ParsePrevResult(&conf.PluginConf); err != nil {
-		return nil, err
-	}
-	return current.NewResultFromResult(conf.PrevResult)
 }

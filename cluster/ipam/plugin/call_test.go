@@ -151,8 +151,8 @@ func TestCodes(t *testing.T) {
 	} {
 		requireCode(t, err.Error(), cniError(fmt.Errorf("pool p: %w:\nmore", err)), code, "pool p: "+err.Error()+":; more")
 	}
-	if err := errors.Join(cniError(nil), unavailable(nil)); err != nil {
+	if err := errors.Join(cniError(nil), codedUnlessNil(types.ErrPluginNotAvailable, nil)); err != nil {
 		t.Errorf("no error is %v", err)
 	}
-	requireCode(t, "STATUS", unavailable(ipam.ErrExhausted), types.ErrPluginNotAvailable, "no free address")
+	requireCode(t, "STATUS", codedUnlessNil(types.ErrPluginNotAvailable, ipam.ErrExhausted), types.ErrPluginNotAvailable, "no free address")
 }

@@ -36,11 +36,11 @@ func codeOf(err error) uint {
 	return types.ErrInternal
 }
 
-func unavailable(err error) error {
+func codedUnlessNil(code uint, err error) error {
 	if err == nil {
 		return nil
 	}
-	return coded(types.ErrPluginNotAvailable, err)
+	return coded(code, err)
 }
 
 // coded returns an error object whose message is one line.

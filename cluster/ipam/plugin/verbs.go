@@ -1,6 +1,8 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package plugin executes the calls of the CNI plugin allocnet-ipam: as the program of that
+// name, and in the engine's process.
 package plugin
 
 import (
@@ -100,5 +102,5 @@ func (p *Plugin) Status(ctx context.Context, c Call) error {
 	if err != nil {
 		return err
 	}
-	return unavailable(opened.pool.Status(ctx))
+	return codedUnlessNil(types.ErrPluginNotAvailable, opened.pool.Status(ctx))
 }

@@ -37,7 +37,7 @@ func (p *Pool) Add(ctx context.Context, r ipam.Request) ([]ipam.Assigned, error)
 	if err := validate(p.o.Config, r); err != nil {
 		return nil, err
 	}
-	if err := p.agreed(); err != nil {
+	if _, err := p.agreed(); err != nil {
 		return nil, err
 	}
 	fixed, before, err := p.addReserved(ctx, r)

@@ -34,12 +34,12 @@ func check(c *ipam.Config, owner ipam.Owner, address netip.Addr, have []netip.Ad
 }
 
 // agreed requires the configuration that the store had when this host last read it.
-func (p *Pool) agreed() error {
+func (p *Pool) agreed() (*block.Overview, error) {
 	held, err := p.blocks.Overview()
 	if err == nil && errors.Is(held.Closed, ipam.ErrMismatch) {
 		err = held.Closed
 	}
-	return err
+	return held, err
 }
 
 // Status requires that an address of each family can be given out: that one is free, or that

@@ -5,9 +5,7 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 
@@ -40,11 +38,8 @@ func (c conflicts) add(ctx context.Context, more int) error {
 
 // read returns how many addresses other hosts were found to use before they were given out.
 func (c conflicts) read() (uint64, error) {
-	data, err := files.Read(c.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
+	data, err := files.IfExists(files.Read(c.path))
+	if err != nil || data == nil {
 		return 0, err
 	}
 	count, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 63)

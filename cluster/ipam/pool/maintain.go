@@ -36,7 +36,7 @@ type Maintained struct {
 func (p *Pool) Maintain(ctx context.Context) (Maintained, error) {
 	var m Maintained
 	var errs []error
-	for _, f := range p.o.Config.Families() {
+	for _, f := range p.o.Config.BlockFamilies() {
 		claimed, err := p.claimAhead(ctx, f)
 		if claimed.IsValid() {
 			m.Claimed = append(m.Claimed, claimed)
@@ -46,7 +46,7 @@ func (p *Pool) Maintain(ctx context.Context) (Maintained, error) {
 	usage, err := p.Usage(ctx)
 	errs = append(errs, err)
 	if err == nil {
-		m.Released, err = p.blocks.Release(ctx, idleTime, usage.spare())
+		m.Released, err = p.blocks.Release(ctx, idleTime, p.spare(usage))
 		errs = append(errs, err, p.reserved.Finish(ctx))
 	}
 	return m, errors.Join(errs...)
@@ -105,7 +105,10 @@ func (p *Pool) openUsage(ctx context.Context) (Usage, error) {
 
 // spare returns how many empty blocks of a family are kept: enough that releasing one is no
 // reason to claim one.
-func (u *Usage) spare() int {
+func (p *Pool) spare(u Usage) int {
+	if p.o.Config.PublishedOnly {
+		return 0
+	}
 	used := map[ipam.Family]int{}
 	spare := 1
 	for _, b := range u.Blocks {

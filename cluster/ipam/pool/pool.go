@@ -1,6 +1,9 @@
 // Copyright (c) the allocnet authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package pool is a pool of addresses as a host uses it: what gives out addresses, takes them
+// back, and looks after the host's part of the pool. It is what the CNI plugin, the agent and
+// the command line call.
 package pool
 
 import (
@@ -125,12 +128,9 @@ func (p *Pool) Check(ctx context.Context, owner ipam.Owner, addresses []netip.Ad
 			return fmt.Errorf("%w: container %s, interface %s: it has a lease of %s, which the result %v lacks", ipam.ErrNoLease, owner.ContainerID, owner.Interface, address, addresses)
 		}
 	}
-	held, err := p.blocks.Overview()
+	held, err := p.agreed()
 	if err != nil {
 		return err
-	}
-	if errors.Is(held.Closed, ipam.ErrMismatch) {
-		return held.Closed
 	}
 	for _, address := range addresses {
 		if err := check(p.o.Config, owner, address, have, held); err != nil {

@@ -752,7 +752,7 @@ func TestSpare(t *testing.T) {
 		for i := range used {
 			u.Blocks = append(u.Blocks, BlockUsage{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i)}), 28), "held", Count{Used: 16}})
 		}
-		if got := u.spare(); got != want {
+		if got := (&Pool{o: Options{Config: &ipam.Config{}}}).spare(u); got != want {
 			t.Errorf("with %d blocks in use %d stay, want %d", used, got, want)
 		}
 		if free := want * 16; free*freeShare < (used+want)*16 {

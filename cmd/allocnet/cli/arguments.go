@@ -112,7 +112,6 @@ func flagsLike(flags *pflag.FlagSet, mistyped string) []string {
 // allSet ends cobra's error about flags of which only one can be given.
 var allSet = regexp.MustCompile(`\[([^]]+)\] were all set$`)
 
-// requireOne refuses flags that exclude each other.
 func requireOne(cmd *cobra.Command) error {
 	err := cmd.ValidateFlagGroups()
 	if err == nil {

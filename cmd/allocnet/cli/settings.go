@@ -106,7 +106,7 @@ func (s *Settings) noteRunning(cmd *cobra.Command) {
 }
 
 func (s *Settings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.ConfDir, "conf-dir", "", "CNI configuration directories, separated by ':'; the first file with a network's name is used (default "+cniconf.OwnDir+" if it exists, and /opt/cni/config)")
+	flags.StringVar(&s.ConfDir, "conf-dir", "", "CNI configuration directories, separated by ':'; the first file with a network's name is used (default "+strings.Join(cniconf.DefaultDirs(), ":")+")")
 	flags.StringVar(&s.NomadDir, "nomad-conf-dir", "", "CNI configuration directory of the Nomad client (default the last of --conf-dir)")
 	flags.StringVar(&s.Executor, "executor", hook.ExecutorAuto, "what executes networks: auto (allocnet itself, where it understands all of the configuration), or plugins")
 	flags.StringVar(&s.PluginDir, "plugin-dir", "", "directories of the CNI plugins, separated by ':' (default $CNI_PATH, else "+cniconf.DefaultPluginDirs+")")
@@ -153,12 +153,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 }
 
 // ConfDirs are the CNI configuration directories, at least one.
-func (s *Settings) ConfDirs() []string {
-	if dirs := filepath.SplitList(s.ConfDir); len(dirs) > 0 {
-		return dirs
-	}
-	return cniconf.DefaultDirs()
-}
+func (s *Settings) ConfDirs() []string { return cniconf.Dirs(filepath.SplitList(s.ConfDir)) }
 
 // NomadConfDir is the directory that Nomad's client reads.
 func (s *Settings) NomadConfDir() string { return cmp.Or(s.NomadDir, cniconf.NomadDir(s.ConfDirs())) }

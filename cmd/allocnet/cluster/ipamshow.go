@@ -120,7 +120,12 @@ func viewPools(ctx context.Context, s *cli.Settings, args []string) (cli.View, e
 	shown, errs := make([]poolJSON, len(configs)), make([]error, len(configs))
 	var each sync.WaitGroup
 	for i, c := range configs { // at the same time: a store that does not answer is waited for once
-		each.Go(func() { shown[i], errs[i] = showPool(ctx, c) })
+		each.Go(func() {
+			var a poolAccess
+			if a, errs[i] = access(c); errs[i] == nil {
+				shown[i], errs[i] = a.show(ctx)
+			}
+		})
 	}
 	each.Wait()
 	for i, c := range configs {
@@ -142,14 +147,6 @@ func viewPools(ctx context.Context, s *cli.Settings, args []string) (cli.View, e
 	}}, cli.Unhealthy(healthy)
 }
 
-func showPool(ctx context.Context, c *ipam.Config) (poolJSON, error) {
-	a, err := access(c)
-	if err != nil {
-		return poolJSON{}, err
-	}
-	return a.show(ctx)
-}
-
 // storeTimeout bounds the questions to the store.
 const storeTimeout = 15 * time.Second
 
@@ -161,7 +158,7 @@ func (a poolAccess) show(ctx context.Context) (poolJSON, error) {
 	ctx, stop := context.WithTimeout(ctx, storeTimeout)
 	defer stop()
 	c := a.config
-	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Mode: c.Mode.String(), VXLAN: c.VXLAN, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
+	p := poolJSON{Pool: c.Pool, Store: a.store, Ranges: c.Ranges, Reserved: append([]netip.Prefix{}, c.Reserved...), BlockSize: c.BlockSize, Mode: c.Mode.String(), VXLAN: c.VXLAN, Families: []familyJSON{}, Blocks: []blockJSON{}, Addresses: []addressJSON{}}
 	local, stopLocal := context.WithTimeoutCause(ctx, lockTimeout, fmt.Errorf("another process has its lock for more than %s", lockTimeout))
 	defer stopLocal()
 	usage, err := a.pool.Usage(local)
@@ -211,7 +208,7 @@ func (b *blockJSON) use(u pool.BlockUsage) {
 }
 
 func (p *poolJSON) addFamilies(c *ipam.Config, usage pool.Usage) {
-	for _, family := range c.Families() {
+	for _, family := range c.BlockFamilies() {
 		f := familyJSON{Family: family, Blocks: c.Slots(family).Count()}
 		for _, b := range p.Blocks {
 			if ipam.FamilyOf(b.Block.Addr()) == family {

@@ -265,7 +265,6 @@ func (l *leave) attached(ctx context.Context) (named []string, err error) {
 	return named, nil
 }
 
-// blocks are this host's of each pool.
 func (l *leave) blocks(ctx context.Context) (map[string][]ipam.Block, error) {
 	all := map[string][]ipam.Block{}
 	maps.Copy(all, l.stranded)

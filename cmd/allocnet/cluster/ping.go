@@ -12,10 +12,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
@@ -124,17 +124,15 @@ func (p *ping) measure(ctx context.Context, all *api.Cluster, args []string) ([]
 	if len(args) > 0 && len(results) == 0 {
 		return nil, cli.Usage(fmt.Errorf("no node %q has blocks of a pool whose network spans hosts: want one of %s", args[0], cmp.Or(strings.Join(cli.Distinct(names), ", "), "none: no other host has any")))
 	}
-	var group sync.WaitGroup
-	slots := make(chan struct{}, mostPinged)
+	var group errgroup.Group
+	group.SetLimit(mostPinged)
 	for i := range results {
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			p.one(ctx, &results[i], requests[i])
+			return nil
 		})
 	}
-	group.Wait()
-	return results, nil
+	return results, group.Wait()
 }
 
 // isReplaced tells whether a host had the address of this one: it is there no more.

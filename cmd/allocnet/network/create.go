@@ -9,7 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +26,7 @@ import (
 )
 
 const networkCreateLong = `Write the configuration of a network, NAME.conflist, into the first of the CNI configuration
-directories. The bridge is made when the first allocation is attached.
+directories that is there. The bridge is made when the first allocation is attached.
 
 A bridge and a ptp network have a default route, masquerading and published ports, and
 allocnet chooses a subnet for them if there is no --subnet. With --internal they reach
@@ -82,14 +84,18 @@ func newNetworkCreate(s *cli.Settings) *cobra.Command {
 }
 
 func (c *creation) run(cmd *cobra.Command, s *cli.Settings) error {
+	dirs := cniconf.Present(s.ConfDirs())
+	if len(dirs) == 0 {
+		return cli.Usage(fmt.Errorf("%w: create %s and put network configurations there", cniconf.ErrNoDir, cniconf.OwnDir))
+	}
 	if !c.dryRun {
-		unlock, err := cniconf.Lock(cmd.Context(), s.ConfDirs()[0])
+		unlock, err := cniconf.Lock(cmd.Context(), dirs[0])
 		if err != nil {
 			return err
 		}
 		defer unlock()
 	}
-	catalog, err := cniconf.Load(s.ConfDirs()...)
+	catalog, err := cniconf.Load(withDefault(dirs)...)
 	if err != nil {
 		return err
 	}
@@ -107,7 +113,7 @@ func (c *creation) run(cmd *cobra.Command, s *cli.Settings) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.ConfDirs()[0], c.draft.Name+".conflist")
+	path := filepath.Join(dirs[0], c.draft.Name+".conflist")
 	if err := c.check(s, catalog, routes, path, data); err != nil {
 		return err
 	}
@@ -123,6 +129,18 @@ func (c *creation) run(cmd *cobra.Command, s *cli.Settings) error {
 	}
 	created := createdJSON{c.draft.Name, path}
 	return s.Output(cmd.OutOrStdout(), created, func(w io.Writer, _ cli.Terminal) error { return cli.PrintLines(w, created.Path) })
+}
+
+// withDefault returns directories with those that are read by default, if they are there: their networks use links and addresses of this
+// host, too.
+func withDefault(dirs []string) []string {
+	all := slices.Clone(dirs)
+	for _, dir := range cniconf.DefaultDirs() {
+		if _, err := os.Stat(dir); err == nil && !slices.Contains(dirs, dir) {
+			all = append(all, dir)
+		}
+	}
+	return all
 }
 
 type createdJSON struct {

@@ -91,7 +91,6 @@ func (q *flowQuestion) end(text string) (named, error) {
 	return named{}, cli.Usage(fmt.Errorf("allocation %s has no attachment", id))
 }
 
-// addressed is what has an address.
 func (q *flowQuestion) addressed(a netip.Addr) (named, error) {
 	own, err := q.own()
 	if err != nil {
@@ -165,7 +164,6 @@ func serves(m hook.PortMapping, a netip.Addr) bool {
 	return err != nil || on.IsUnspecified() || !a.IsValid() || on == a
 }
 
-// hostAddresses are those of the interfaces of this host.
 func hostAddresses() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// outcome is what a probe has found.
 type outcome string
 
 const (
@@ -59,7 +58,6 @@ type prober struct {
 	networks []*cniconf.Network
 }
 
-// probes returns those of an allocation.
 func (p *prober) probes(a *hook.Allocation) (all []*probe) {
 	for _, n := range a.Attachments {
 		if n.Phase != state.Attached {
@@ -185,8 +183,10 @@ func (p *prober) ports(a *hook.Allocation, n hook.Attachment) (all []*probe) {
 		all = append(all, r)
 		host, err := netip.ParseAddr(m.HostIP)
 		inside, ok := common(n.Addresses, n.Addresses)
-		if err != nil || host.IsUnspecified() {
+		if host = host.Unmap(); err != nil || host.IsUnspecified() {
 			host = p.outwardOf(inside)
+		} else { // the port leads to the address of its family
+			inside, ok = common([]netip.Prefix{netip.PrefixFrom(host, host.BitLen())}, n.Addresses)
 		}
 		switch {
 		case m.Protocol != "tcp":
@@ -200,7 +200,7 @@ func (p *prober) ports(a *hook.Allocation, n hook.Attachment) (all []*probe) {
 			r.skip(by)
 			continue
 		}
-		r.connect = &published{netip.AddrPortFrom(host.Unmap(), uint16(m.HostPort)), netip.AddrPortFrom(inside, uint16(m.ContainerPort))}
+		r.connect = &published{netip.AddrPortFrom(host, uint16(m.HostPort)), netip.AddrPortFrom(inside, uint16(m.ContainerPort))}
 	}
 	return all
 }
@@ -214,7 +214,6 @@ func (p *prober) outwardOf(family netip.Addr) netip.Addr {
 	return p.outward[at]
 }
 
-// servers are the name servers that the allocation has.
 func (p *prober) servers(a *hook.Allocation) (all []*probe) {
 	for _, server := range a.DNS.Servers {
 		r := &probe{Allocation: a.ID, Kind: "dns", Target: server, Next: fmt.Sprintf("allocnet exec %s -- cat /etc/resolv.conf, then docs/dns.md", a.ID)}

@@ -152,3 +152,17 @@ func TestAsk(t *testing.T) {
 		t.Error("an answer after the end")
 	}
 }
+
+// TestProbedFamily: a port on an address of the host leads to the attachment's address of the same family.
+func TestProbedFamily(t *testing.T) {
+	p, a := &prober{}, &hook.Allocation{ID: "a", Attachments: []hook.Attachment{attachedTo("open", "eth0", "10.0.0.5/24")}}
+	n := &a.Attachments[0]
+	n.Ports = []hook.PortMapping{{HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "192.0.2.7"}, {HostPort: 80, ContainerPort: 80, Protocol: "tcp", HostIP: "2001:db8::7"}}
+	for _, want := range []string{"connect 192.0.2.7:80 10.0.0.5:80, skipped", "connect 192.0.2.7:80 10.0.0.5:80, connect [2001:db8::7]:80 [fd00::5]:80"} {
+		all := p.ports(a, *n)
+		if got := done(all[0]) + ", " + done(all[1]); got != want {
+			t.Errorf("%v: %s, want %s", n.Addresses, got, want)
+		}
+		n.Addresses = append(n.Addresses, netip.MustParsePrefix("fd00::5/64"))
+	}
+}

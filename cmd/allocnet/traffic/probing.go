@@ -10,10 +10,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/echo"
@@ -30,23 +30,21 @@ const (
 // openNamespace opens that of an allocation, as Engine.OpenNamespace.
 type openNamespace func(id string) (path string, closeNamespace func() error, err error)
 
-// probeAll carries out the probes, all at once.
 func probeAll(ctx context.Context, probes []*probe, open openNamespace) {
-	var group sync.WaitGroup
-	slots := make(chan struct{}, mostProbed)
+	var group errgroup.Group
+	group.SetLimit(mostProbed)
 	for _, p := range probes {
 		if p.Outcome != "" {
 			continue
 		}
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			limited, stop := context.WithTimeout(ctx, probeLimit)
 			defer stop()
 			p.conclude(p.carryOut(limited, open))
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // each probe has its own error
 }
 
 // conclude takes what a probe has found. What works needs no next thing.

@@ -47,7 +47,6 @@ type attachmentTraffic struct {
 	Reaches   []isolation.Passage `json:"reaches,omitempty"`
 }
 
-// trafficJSON is what policy show prints.
 type trafficJSON struct {
 	// File has the rules.
 	File        string              `json:"file"`

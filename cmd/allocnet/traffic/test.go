@@ -37,7 +37,6 @@ inside: the host does not see it.
 The exit code is 0 if it is allowed, and 4 if it is denied, or if another filter drops it for
 certain.`
 
-// testedJSON is what policy test prints.
 type testedJSON struct {
 	Allowed bool   `json:"allowed"`
 	From    string `json:"from"`
@@ -99,7 +98,7 @@ func testPolicy(cmd *cobra.Command, s *cli.Settings, rules *rulesFlag, filters f
 		}
 	}
 	tested := testedJSON{
-		Allowed: d.Allowed, From: t.name(f.From), To: t.name(f.To), Port: portText(f.Protocol, f.Port), Published: f.Published,
+		Allowed: d.Allowed, From: t.name(f.From), To: t.name(f.To), Port: isolation.Ports{Protocol: f.Protocol, First: f.Port, Last: f.Port}.String(), Published: f.Published,
 		Rule: d.Rule, By: d.By, Line: d.Line, Reason: d.Text, Filters: filtered,
 	}
 	if err := s.Output(cmd.OutOrStdout(), tested, tested.print); err != nil {
@@ -139,10 +138,6 @@ func splitPort(text string) (to string, p isolation.Ports, err error) {
 		return "", p, wrong
 	}
 	return to, p, nil
-}
-
-func portText(protocol string, port uint16) string {
-	return isolation.Ports{Protocol: protocol, First: port, Last: port}.String()
 }
 
 // flowEnds completes FROM, and TO up to its port.

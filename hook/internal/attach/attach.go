@@ -139,7 +139,11 @@ func addAll(ctx context.Context, o *operation.Operation, w *step.Work, p *plan.P
 // not outlast a power cut: the namespace is gone after one, and what is to be removed
 // is on record already.
 func finish(o *operation.Operation, ns kernel.Namespace, p *plan.Plan) error {
-	if err := requirePath(o); err != nil {
+	at, err := o.Config.OpenNamespace(o.Record.Allocation) // the path on record leads to it
+	if err != nil {
+		return err
+	}
+	if err := at.Close(); err != nil {
 		return err
 	}
 	interfaces, routes, err := kernel.Look(ns)

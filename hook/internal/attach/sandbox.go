@@ -97,12 +97,3 @@ func pin(o *operation.Operation, ns kernel.Namespace, a state.Allocation) error 
 	}
 	return err
 }
-
-// requirePath requires that the path on record leads to the namespace of the allocation.
-func requirePath(o *operation.Operation) error {
-	ns, err := o.Config.OpenNamespace(o.Record.Allocation)
-	if err != nil {
-		return err
-	}
-	return ns.Close()
-}

@@ -76,7 +76,9 @@ func beginToAttach(ctx context.Context, e *operation.Env, r plan.Request, valida
 	if digest, err = r.Digest(); err != nil {
 		return nil, "", err
 	}
-	recoverBoot(ctx, e)
+	boot, stop := context.WithTimeout(ctx, bootLimit)
+	remove.TryCleanBoot(boot, e)
+	stop()
 	o, err = e.Begin(ctx, r.ID)
 	if err == nil && r.Notify != nil {
 		o.Notify = r.Notify
@@ -87,16 +89,6 @@ func beginToAttach(ctx context.Context, e *operation.Env, r plan.Request, valida
 // bootLimit is how long a call waits at most for what earlier boots left. What
 // is not done by then is left to RetryPending and GC.
 const bootLimit = 2 * time.Second
-
-// recoverBoot removes, before something new is attached, what earlier boots left.
-// It never fails its caller: what fails stays on record.
-func recoverBoot(ctx context.Context, e *operation.Env) {
-	ctx, stop := context.WithTimeout(ctx, bootLimit)
-	defer stop()
-	if err := remove.CleanBoot(ctx, e); err != nil {
-		e.Config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
-	}
-}
 
 // reuseOrReset returns an existing allocation that is set up as requested, and tears down
 // an interrupted one. Without an error and an allocation nothing is on record.

@@ -33,7 +33,7 @@ import (
 // every field has a default.
 type Config struct {
 	// ConfDirs hold the network configurations; the first that has a name wins.
-	// Default: cniconf.DefaultDir.
+	// Default: cniconf.DefaultDirs.
 	ConfDirs []string
 	// Catalog returns the networks that can be attached now. Default: those of ConfDirs, as
 	// they are on disk.
@@ -106,9 +106,7 @@ type Config struct {
 
 // WithDefaults returns the configuration with the defaults of what it lacks.
 func (c Config) WithDefaults() Config {
-	if len(c.ConfDirs) == 0 {
-		c.ConfDirs = cniconf.DefaultDirs()
-	}
+	c.ConfDirs = cniconf.Dirs(c.ConfDirs)
 	if c.Catalog == nil {
 		dirs := c.ConfDirs
 		c.Catalog = func() (*cniconf.Catalog, error) { return cniconf.Load(dirs...) }

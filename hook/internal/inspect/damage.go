@@ -31,12 +31,11 @@ func Damaged(format string, a ...any) error { return &DamageError{fmt.Sprintf(fo
 // that speak of the call, and what a plugin lacks. Plugins report damage with code
 // 3, with codes of their own, or, as the reference plugins do, with 999.
 func IsDamage(err error) bool {
-	var seen *DamageError
-	if errors.As(err, &seen) || errors.Is(err, netns.ErrMissing) {
+	if _, seen := errors.AsType[*DamageError](err); seen || errors.Is(err, netns.ErrMissing) {
 		return true
 	}
-	var own *types.Error
-	if !errors.As(err, &own) || namesObstacle(own.Error()) {
+	own, ok := errors.AsType[*types.Error](err)
+	if !ok || namesObstacle(own.Error()) {
 		return false
 	}
 	return own.Code == types.ErrUnknownContainer || own.Code == 0 || own.Code >= 100

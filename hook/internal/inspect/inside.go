@@ -66,5 +66,12 @@ func Attachment(ns Tables, a state.Attachment, interfaces []netns.Interface, rou
 	if lost := LostGateways(a, recorded.Gateways, routes, interfaces); len(lost) > 0 {
 		errs = append(errs, Damaged("default route via %s is gone", lost[0]))
 	}
-	return errors.Join(append(errs, sourceRoutes(ns, a))...)
+	if a.SourceRoutes != nil {
+		missing, err := ns.MissingSourceRoutes(*a.SourceRoutes)
+		if err == nil && len(missing) > 0 {
+			err = Damaged("%s is gone", missing[0])
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

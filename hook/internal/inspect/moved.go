@@ -30,7 +30,16 @@ func RefuseMoved(record state.Record, host Host, a state.Attachment, list *libcn
 	if at := netns.Index(present, a.Interface); at >= 0 {
 		return refuseUsed(present[at], seen.MAC, present)
 	}
-	return refuseOtherNamespace(host, a, list)
+	// The interface may be in another namespace, where a task has moved it. That it is gone only its end on the host proves: both ends
+	// of a veth pair go together.
+	end, err := onrecord.HostEnd(a, list)
+	if err != nil {
+		return err
+	}
+	if end == nil {
+		return fmt.Errorf("its plugin makes no veth pair, so that nothing tells whether %s is gone or a task has moved it to another namespace: start the allocation again", a.Interface)
+	}
+	return refuseEnd(host, a, end)
 }
 
 // Moved returns what proves that a task has moved an interface on purpose, which is gone under its name, or in whose place the task
@@ -111,19 +120,6 @@ func IsAttached(record state.Record, i netns.Interface) bool {
 		seen, err := onrecord.ReadStatus(a)
 		return err == nil && a.Interface == i.Name && seen.MAC == i.MAC
 	})
-}
-
-// refuseOtherNamespace refuses an attachment whose interface may be in another namespace, where a task has
-// moved it. That it is gone only its end on the host proves: both ends of a veth pair go together.
-func refuseOtherNamespace(host Host, a state.Attachment, list *libcni.NetworkConfigList) error {
-	end, err := onrecord.HostEnd(a, list)
-	if err != nil {
-		return err
-	}
-	if end == nil {
-		return fmt.Errorf("its plugin makes no veth pair, so that nothing tells whether %s is gone or a task has moved it to another namespace: start the allocation again", a.Interface)
-	}
-	return refuseEnd(host, a, end)
 }
 
 func refuseEnd(host Host, a state.Attachment, end *types.Interface) error {

@@ -142,14 +142,3 @@ type Tables interface {
 	// MissingSourceRoutes returns what is not there of a table and its rules, as text.
 	MissingSourceRoutes(s netns.SourceRoutes) ([]string, error)
 }
-
-func sourceRoutes(ns Tables, a state.Attachment) error {
-	if a.SourceRoutes == nil {
-		return nil
-	}
-	missing, err := ns.MissingSourceRoutes(*a.SourceRoutes)
-	if err == nil && len(missing) > 0 {
-		return Damaged("%s is gone", missing[0])
-	}
-	return err
-}

@@ -17,11 +17,11 @@ import (
 
 // AddDenied fills in what was dropped of attachments. Where nothing is isolated nothing is.
 func AddDenied(ctx context.Context, e *operation.Env, all ...*allocation.Allocation) error {
-	inForce, err := (host{&e.Config, e.Store}).inForce()
+	h := host{&e.Config, e.Store}
+	inForce, err := h.inForce()
 	if err != nil || inForce == nil {
 		return err
 	}
-	h := host{&e.Config, e.Store}
 	ofHost, err := e.Config.Filter.Denied(ctx)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/allocnet/allocnet/hook/internal/operation"
@@ -62,13 +63,12 @@ func Learn(ctx context.Context, e *operation.Env, pool string, remotes []isolati
 
 // change has the host know what is on record instead of what was; isMade is whether it knows that. The caller holds the lock.
 func (h host) change(ctx context.Context, before, now state.Learned, isMade bool) error {
-	w, inForce, err := h.load() // what is on record does not tell of networks that are not kept apart any more
+	inForce, err := h.inForce()
 	if inForce == nil {
 		return err
 	}
-	if err != nil || !w.isSame(*inForce) { // it follows soon
-		w = *inForce
-	}
+	w := sync.OnceValue(func() wanted { return h.stillInForce(inForce) })
+	source := func() (filter.State, error) { return h.source(ctx, w())() }
 	former, latest := remotesIn(before), remotesIn(now)
 	if !isMade {
 		if former, latest, err = h.interrupted(former); err != nil {
@@ -76,16 +76,28 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 		}
 	}
 	if !isMade || isOutdated(former, time.Now()) { // when the host got them last, jobs were known, or they were not
-		if err := h.config.Filter.Apply(ctx, h.source(ctx, w)); err != nil {
+		if err := h.config.Filter.Apply(ctx, source); err != nil {
 			return err
 		}
 	}
 	gone, made := membersOf(former), membersOf(latest)
-	if err := h.config.Filter.Change(ctx, w.Rules, gone, made, h.source(ctx, w)); err != nil {
+	if err := h.config.Filter.Change(ctx, inForce.Rules, gone, made, source); err != nil {
 		return err
 	}
-	h.enforceInside(ctx, w, &w, filter.Replaced(gone, made)...)
+	if inForce.Levels.anyInside() {
+		now := w()
+		h.enforceInside(ctx, now, &now, filter.Replaced(gone, made)...)
+	}
 	return context.Cause(ctx)
+}
+
+// stillInForce is what is in force with the levels of all networks: what is on record does not tell of those that are not kept apart any more. What is
+// another one by now follows soon.
+func (h host) stillInForce(inForce *wanted) wanted {
+	if w, _, err := h.load(); err == nil && w.isSame(*inForce) {
+		return w
+	}
+	return *inForce
 }
 
 // interrupted returns what the host may have since one has not ended to learn, and what is on record of all pools.

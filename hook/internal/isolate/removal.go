@@ -22,6 +22,20 @@ func Hold(ctx context.Context, o *operation.Operation) (release func(), err erro
 	return o.Store.Isolation().RLock(ctx)
 }
 
+// Forget has namespaces of other allocations not know an attachment any more. Its caller has Hold until it is not on record either.
+func Forget(ctx context.Context, o *operation.Operation, a state.Attachment) error {
+	h := host{o.Config, o.Store}
+	w, err := h.inForce()
+	if err != nil || w == nil {
+		return err
+	}
+	m, ok := member(o.Record.Allocation, a, w.Levels)
+	if !ok {
+		return nil
+	}
+	return h.forgetInside(ctx, *w, m)
+}
+
 // Remove removes what the host, and namespaces of other allocations, have for an attachment: its addresses may be given out again after that, and to no
 // one before. What has an end on the host has no links any more.
 func Remove(ctx context.Context, o *operation.Operation, a state.Attachment) error {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/hook/internal/kernel"
+	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/inprocess/ipam"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
@@ -39,13 +40,16 @@ func enter(n kernel.Namespace, iface string, l dhcp.Lease) error {
 		if err := links.MakeRoom(link, *netns.IPNet(l.Address)); err != nil {
 			return err
 		}
-		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: netns.IPNet(l.Address)}); err != nil {
+		if err := netlink.AddrReplace(link, links.Unsearched(*netns.IPNet(l.Address))); err != nil {
 			return fmt.Errorf("address %s of %s: %w", l.Address, iface, err)
 		}
 		for _, r := range routesOf(l, l.HadDefault) {
 			if err := netlink.RouteReplace(routeOf(link, r)); err != nil {
 				return fmt.Errorf("route to %s via %s of %s: %w", r.Dst.String(), r.GW, iface, err)
 			}
+		}
+		if l.Former != nil && (l.Former.Lost || l.Former.Address != l.Address) {
+			_ = acd.Announce(iface, []netip.Addr{l.Address.Addr()}) // without it, hosts that know who had the address find out by themselves
 		}
 		return nil
 	})

@@ -7,12 +7,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -133,6 +136,53 @@ func TestRootEnterIPv6(t *testing.T) {
 			}
 			l.Former = nil
 			former = l
+		}
+		return nil
+	})
+}
+
+// TestRootEnterAnnounces: hosts of the link are told of an address that the interface has anew, and not of one that it had.
+func TestRootEnterAnnounces(t *testing.T) {
+	roottest.Require(t)
+	netnstest.Run(t, func() error {
+		here, err := ns.GetNS("/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer here.Close()
+		n := handle{path: fmt.Sprintf("/proc/self/fd/%d", here.Fd())}
+		link, peer := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "net0"}, PeerName: "peer"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "peer"}}
+		if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link), netlink.LinkSetUp(peer)); err != nil {
+			return err
+		}
+		wire, err := net.InterfaceByName("peer")
+		if err != nil {
+			return err
+		}
+		conn, err := packet.Listen(wire, packet.Datagram, unix.ETH_P_ARP, nil)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		at := func(address string) dhcp.Lease { return dhcp.Lease{Address: netip.MustParsePrefix(address)} }
+		former := at("10.0.0.5/24")
+		former.Lost = true
+		for _, address := range []string{"10.0.0.5/24", "10.0.0.5/24", "10.0.0.6/24"} {
+			l := at(address)
+			l.Former = &former
+			if err := enter(n, "net0", l); err != nil {
+				return err
+			}
+			former = at(address)
+		}
+		for _, want := range []string{"10.0.0.5", "10.0.0.6"} {
+			frame := make([]byte, 64)
+			if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+				return err
+			}
+			if _, _, err := conn.ReadFrom(frame); err != nil || net.IP(frame[14:18]).String() != want {
+				t.Errorf("%s is announced, want %s; %v", net.IP(frame[14:18]), want, err)
+			}
 		}
 		return nil
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/dhcp/client"
+	"github.com/allocnet/allocnet/internal/inprocess/ipam"
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/state"
@@ -38,9 +39,10 @@ type keeper struct {
 	// now is the time since boot.
 	now func() time.Duration
 
-	limit chan struct{}
-	group sync.WaitGroup
-	mu    sync.Mutex // guards tried and busy
+	records state.Kept[state.Record]
+	limit   chan struct{}
+	group   sync.WaitGroup
+	mu      sync.Mutex // guards tried and busy
 	// tried is when each lease was last tried to be extended, and busy are those of which that goes on.
 	tried map[kept]time.Duration
 	busy  map[kept]bool
@@ -61,12 +63,9 @@ func newKeeper(env *operation.Env) *keeper {
 }
 
 // openInside opens an interface of a namespace.
-func openInside(ctx context.Context, n kernel.Namespace, iface string, f dhcp.Family, of client.Identity) (s client.Servers, err error) {
-	err = within.Path(n.Handle(), func(ns.NetNS) (err error) {
-		s, err = client.Open(ctx, iface, f, of)
-		return err
-	})
-	return s, err
+func openInside(ctx context.Context, n kernel.Namespace, iface string, f dhcp.Family, of client.Identity) (client.Servers, error) {
+	inside := func(do func() error) error { return within.Path(n.Handle(), func(ns.NetNS) error { return do() }) }
+	return client.Open(ctx, inside, iface, f, of)
 }
 
 // Keep extends the leases on record until ctx ends, and records what router advertisements change. Of several processes one does.
@@ -97,11 +96,8 @@ func Keep(ctx context.Context, env *operation.Env) {
 // round begins to extend what is due. The error is that of records that cannot be read: nothing is known of their leases.
 func (k *keeper) round(ctx context.Context) (unread error) {
 	found := map[kept]bool{}
-	for record, err := range k.env.Store.Leases().List(ctx) {
-		if err != nil {
-			unread = errors.Join(unread, err)
-			continue
-		}
+	asItIs := func(record state.Record) (state.Record, bool) { return record, true }
+	unread = k.records.EachLeased(ctx, k.env.Store, asItIs, func(record state.Record) {
 		for _, a := range record.Attachments {
 			for _, l := range a.Leased() {
 				key := kept{record.Allocation.ID, a.Interface, a.Created, l.Family()}
@@ -111,7 +107,7 @@ func (k *keeper) round(ctx context.Context) (unread error) {
 				}
 			}
 		}
-	}
+	})
 	if unread == nil {
 		k.forget(found)
 	}
@@ -184,7 +180,7 @@ func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Alloca
 	}
 	asking, stop := context.WithTimeout(ctx, client.Timeout)
 	defer stop()
-	l, err := k.ask(asking, n, a.Interface, before)
+	l, err := k.ask(asking, n, a, before)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -202,8 +198,9 @@ func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Alloca
 }
 
 // ask asks servers for what is due. A lease that is refused is replaced: another server may have come.
-func (k *keeper) ask(ctx context.Context, n kernel.Namespace, iface string, before dhcp.Lease) (l dhcp.Lease, err error) {
-	s, err := k.open(ctx, n, iface, before.Family(), client.Identity{ClientID: before.ClientID, HostName: before.HostName})
+func (k *keeper) ask(ctx context.Context, n kernel.Namespace, a state.Attachment, before dhcp.Lease) (l dhcp.Lease, err error) {
+	of := client.Identity{ClientID: before.ClientID, HostName: before.HostName, Shared: ipam.IsShared(before.ClientID, a.ContainerID)}
+	s, err := k.open(ctx, n, a.Interface, before.Family(), of)
 	if err != nil {
 		return l, err
 	}
@@ -226,7 +223,8 @@ func (k *keeper) ask(ctx context.Context, n kernel.Namespace, iface string, befo
 	return l, nil
 }
 
-// acquire asks for another lease. One that a killed process has asked for its successor gets again: it is the same client.
+// acquire asks for another lease. One that a killed process has asked for its successor gets again: it is the same client. One that was
+// declined, because another interface has the address, was never that of the attachment, and nothing of it is on record.
 func acquire(ctx context.Context, s client.Servers, before dhcp.Lease) (dhcp.Lease, error) {
 	return s.Acquire(ctx, before.Address.Addr(), func(dhcp.Lease) error { return nil })
 }

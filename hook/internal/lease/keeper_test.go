@@ -317,7 +317,10 @@ func TestRefusal(t *testing.T) {
 		lease dhcp.Lease
 		err   error
 		lost  bool
-	}{"another address": {other(), nil, false}, "none": {dhcp.Lease{}, silence, true}, "the same": {first(), nil, false}} {
+	}{
+		"another address": {other(), nil, false}, "none": {dhcp.Lease{}, silence, true}, "the same": {first(), nil, false},
+		"one that another interface has": {other(), &client.InUseError{Address: other().Address.Addr()}, true},
+	} {
 		w := newWorld(t)
 		w.answer = func(asked string, _ dhcp.Lease) (dhcp.Lease, error) {
 			if asked == "renew" {
@@ -328,7 +331,7 @@ func TestRefusal(t *testing.T) {
 		if got := w.round(w.keeper(nil), 30*time.Minute); got != "renew acquire" {
 			t.Errorf("%s: %q", name, got)
 		}
-		if a := w.read(); a.DHCP.Lost != test.lost || !test.lost && a.DHCP.Address != test.lease.Address {
+		if a := w.read(); a.DHCP.Lost != test.lost || (a.DHCP.Address != test.lease.Address) != test.lost {
 			t.Errorf("%s: %+v", name, a.DHCP)
 		}
 		w.requireConsistent()

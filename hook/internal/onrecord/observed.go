@@ -108,7 +108,9 @@ func inspect(a state.Attachment, interfaces []netns.Interface, routes []netns.Ro
 			continue
 		}
 		seen.MAC, seen.MTU = i.MAC, i.MTU
-		seen.Configured = configured(seen.Addresses, i.Addresses)
+		seen.Configured = slices.DeleteFunc(slices.Clone(i.Addresses), func(p netip.Prefix) bool { // with the lengths that the interface has
+			return !slices.ContainsFunc(seen.Addresses, func(r netip.Prefix) bool { return r.Addr() == p.Addr() })
+		})
 		if seen.Addresses = append(seen.Addresses, a.Advertised...); len(seen.Addresses) == 0 {
 			seen.Addresses = i.Addresses
 		}
@@ -136,14 +138,6 @@ func RequirePresent(a state.Attachment, present []netns.Interface) error {
 		}
 	}
 	return nil
-}
-
-// configured returns those of an interface's addresses that a result has, with the
-// prefix lengths that the interface has.
-func configured(result, present []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(present), func(p netip.Prefix) bool {
-		return !slices.ContainsFunc(result, func(r netip.Prefix) bool { return r.Addr() == p.Addr() })
-	})
 }
 
 // GatewaysBy returns the gateways of the routes through an interface.

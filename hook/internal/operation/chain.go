@@ -90,11 +90,16 @@ func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, add
 	return o.Config.Processes(o.Hold, log), nil
 }
 
-// NetworkChain returns libcni set up to execute a verb for a network as a whole: plugins,
+// NetworkChain returns libcni set up to execute a verb for a network as a whole: in process if its attachments are, and else plugins,
 // where they are installed.
+// Plugins that are installed, and not executed for attachments, may be older than the verb.
 func (e *Env) NetworkChain(n *cniconf.Network) *Call {
+	of := state.InProcess
+	if e.Config.WhyPlugins(n) != nil {
+		of = state.Plugins
+	}
 	exec, changes := e.Config.Processes(nil, e.Config.Logger), (*plugin.Changes)(nil)
-	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{}, plugin.Seams{}); c != nil {
+	if c := e.Config.InProcessChain(n.List, e.Config.PluginDirs, state.Attachment{Executor: of}, plugin.Seams{}); c != nil {
 		exec, changes = c, c.Changes()
 	}
 	runner := &cniexec.Runner{Exec: exec, Limit: e.Config.CallTimeout}

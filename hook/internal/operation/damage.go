@@ -74,8 +74,10 @@ func (o *Operation) RepairRecord() error {
 	}
 	started := time.Now()
 	err := o.Restore()
-	if err == nil {
-		err = unfinished(o.Record.Attachments)
+	for _, a := range o.Record.Attachments { // a damaged line may have completed it, or forgotten it before it was attached again
+		if err == nil && (onrecord.IsInFlight(a) || a.Phase == state.Attached && a.Status == nil) {
+			err = fmt.Errorf("the state of interface %s is unknown", a.Interface)
+		}
 	}
 	if err == nil {
 		err = o.Lock.Repair(o.Record)
@@ -198,15 +200,4 @@ func restoreStatus(a *state.Attachment, interfaces []netns.Interface, routes []n
 	}
 	a.Status, err = onrecord.EncodeStatus(*a, interfaces, routes, ports)
 	return err
-}
-
-// unfinished is an error if the readable lines have an attachment that is not complete:
-// a damaged line may have completed it, or forgotten it before it was attached again.
-func unfinished(attachments []state.Attachment) error {
-	for _, a := range attachments {
-		if onrecord.IsInFlight(a) || a.Phase == state.Attached && a.Status == nil {
-			return fmt.Errorf("the state of interface %s is unknown", a.Interface)
-		}
-	}
-	return nil
 }

@@ -23,8 +23,7 @@ func (o *Operation) Instrument(op config.Op, a *state.Attachment, do func() erro
 	if a.Attempts == 0 {
 		return err
 	}
-	var failed *Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*Error](err); ok {
 		failed.reported = true
 	}
 	o.Config.Report(o.Observation(op, *a, a.Attempts, started, err))
@@ -47,8 +46,7 @@ func (o *Operation) Observation(op config.Op, a state.Attachment, attempts int, 
 
 // ReportCall reports a call as a whole, unless it succeeded or failed with an attachment, which is reported.
 func (e *Env) ReportCall(o config.Observation, started time.Time) {
-	var failed *Error
-	if o.Err == nil || errors.As(o.Err, &failed) && failed.reported {
+	if failed, ok := errors.AsType[*Error](o.Err); o.Err == nil || ok && failed.reported {
 		return
 	}
 	if state.ValidateID(o.Allocation) != nil {
@@ -91,8 +89,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Kind is Failed, as plugins have run, unless time or the caller ended it. A port that no address can serve is refused: only the
 // result tells, and what was done is undone, or else that error is joined to this one.
 func (e *Error) Kind() errdefs.Kind {
-	var port *step.PortFamilyError
-	if errors.As(e.Err, &port) {
+	if _, ok := errors.AsType[*step.PortFamilyError](e.Err); ok {
 		return errdefs.Refused
 	}
 	if kind := errdefs.Of(e.Err); kind == errdefs.Timeout || kind == errdefs.Unavailable {

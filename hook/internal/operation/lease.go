@@ -29,7 +29,10 @@ func LeasesOf(a state.Attachment, pools []cniconf.Pool) []allocation.Lease {
 	if err != nil {
 		return nil
 	}
-	all := append(leasedByDHCP(a), advertised(a)...)
+	all := leasedByDHCP(a)
+	for _, p := range a.Advertised { // by routers. How long it may use them the kernel knows.
+		all = append(all, allocation.Lease{Address: p.Addr(), Plugin: "slaac", Pool: a.Network, Since: a.Updated})
+	}
 	for _, address := range onrecord.InterfaceAddresses(result, a.Interface) {
 		for _, p := range pools {
 			if l, has := leaseOf(a, p, address.Addr()); has {
@@ -51,14 +54,6 @@ func leasedByDHCP(a state.Attachment) (all []allocation.Lease) {
 			told.Problem = "it has ended, and no DHCP server has given one since"
 		}
 		all = append(all, told)
-	}
-	return all
-}
-
-// advertised returns the addresses that router advertisements have given an attachment. How long it may use them the kernel knows.
-func advertised(a state.Attachment) (all []allocation.Lease) {
-	for _, p := range a.Advertised {
-		all = append(all, allocation.Lease{Address: p.Addr(), Plugin: "slaac", Pool: a.Network, Since: a.Updated})
 	}
 	return all
 }

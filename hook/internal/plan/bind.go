@@ -86,26 +86,22 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	p.unassigned = slices.Concat(p.chosen, added)
 	a := p.Attachment
 	a.BridgeMTU, a.ConfList, a.CapabilityArgs = bridges, binding.ConfList, binding.CapabilityArgs
-	if err := p.chooseExecutor(f); err != nil {
+	if p.List, err = cniconf.ParseList(a.ConfList); err != nil { // it is complete
 		return err
 	}
-	if err := p.checkInProcess(f); err != nil {
-		return err
+	why := f.WhyPlugins(p.List, p.rules.Executor)
+	if a.Executor = state.InProcess; why != nil { // which know no addresses of the host
+		a.Executor = state.Plugins
+		ofPlugins := func(*cniconf.Network) error { return why }
+		if err := cmp.Or(policy.CheckEgress(p.network, ofPlugins), policy.CheckPublishAddress(p.network, ofPlugins)); err != nil {
+			return err
+		}
 	}
 	if err := p.forPlugins(); err != nil {
 		return err
 	}
 	a.ChosenPorts, err = encodeChosen(p.chosen)
 	return err
-}
-
-// checkInProcess refuses addresses of the host where what is asked for has the plugins executed.
-func (p *Attachment) checkInProcess(f Facts) error {
-	if p.Attachment.Executor == state.InProcess {
-		return nil
-	}
-	why := func(*cniconf.Network) error { return f.WhyPlugins(p.List, p.rules.Executor) }
-	return cmp.Or(policy.CheckEgress(p.network, why), policy.CheckPublishAddress(p.network, why))
 }
 
 // forPlugins makes ranges of ports single ones where plugins get them: CNI has no ranges.
@@ -144,19 +140,6 @@ func recordedPorts(attachments []state.Attachment) ([]portmap.Mapping, error) {
 		all = append(all, seen.Mappings()...)
 	}
 	return all, nil
-}
-
-// chooseExecutor records what executes the plugins of an attachment, whose conflist is
-// complete.
-func (p *Attachment) chooseExecutor(f Facts) (err error) {
-	if p.List, err = cniconf.ParseList(p.Attachment.ConfList); err != nil {
-		return err
-	}
-	p.Attachment.Executor = state.Plugins
-	if f.WhyPlugins(p.List, p.rules.Executor) == nil {
-		p.Attachment.Executor = state.InProcess
-	}
-	return nil
 }
 
 // encodeChosen returns chosen ports in the form of the record; nil for none.

@@ -71,12 +71,7 @@ func (p *Plan) checkAddresses(host Host) error {
 			return err
 		}
 	}
-	return p.checkSubnets(links)
-}
-
-// checkSubnets refuses networks that would give the host an address in a subnet that another link of it has.
-func (p *Plan) checkSubnets(links []netns.Interface) error {
-	for _, added := range p.Added {
+	for _, added := range p.Added { // that would give the host an address in a subnet that another link of it has
 		for _, conflict := range added.network.SubnetConflicts(links) {
 			if !conflict.Exists {
 				return &RequestError{"network", added.network.Name, conflict.String() + ": choose another subnet in " + added.network.Path}

@@ -34,8 +34,10 @@ func (p *Plan) applyOptions() error {
 		}
 		added.Attachment.IPv6Off = added.rules.IPv6 == policy.IPv6Off
 		if added.Attachment.IPv6Off { // nor has it router advertisements
-			if err := added.refuseIPv6(); err != nil {
-				return err
+			for _, address := range added.choice.Addresses {
+				if address.Addr().Is6() {
+					return added.refuseChoice(address.Addr().String(), fmt.Sprintf("\"ipv6\" of the network is \"off\" in %s: choose an IPv4 address", added.network.Path))
+				}
 			}
 			continue
 		}
@@ -55,16 +57,6 @@ func (p Attachment) refuseOwnARP() error {
 			if (strings.HasSuffix(key, "arp_ignore") || strings.HasSuffix(key, "arp_announce")) && !ofAll {
 				return &RequestError{"network", p.network.Name, fmt.Sprintf("\"arp\" is %q in %s, and tuning sets %s: remove one of them", policy.ARPStrict, p.network.Path, key)}
 			}
-		}
-	}
-	return nil
-}
-
-// refuseIPv6 refuses a chosen IPv6 address on a network without IPv6.
-func (p Attachment) refuseIPv6() error {
-	for _, address := range p.choice.Addresses {
-		if address.Addr().Is6() {
-			return p.refuseChoice(address.Addr().String(), fmt.Sprintf("\"ipv6\" of the network is \"off\" in %s: choose an IPv4 address", p.network.Path))
 		}
 	}
 	return nil

@@ -85,14 +85,10 @@ func bridgeInterfaces(chain []cniconf.Plugin, candidates []Attachment) []string 
 			continue
 		}
 		for _, e := range candidates {
-			if createsBridge(e.network.Chain(), p.Master) {
+			if slices.ContainsFunc(e.network.Chain(), func(first cniconf.Plugin) bool { return first.Type == "bridge" && first.Bridge == p.Master }) {
 				interfaces = append(interfaces, e.Attachment.Interface)
 			}
 		}
 	}
 	return interfaces
-}
-
-func createsBridge(chain []cniconf.Plugin, name string) bool {
-	return slices.ContainsFunc(chain, func(p cniconf.Plugin) bool { return p.Type == "bridge" && p.Bridge == name })
 }

@@ -17,21 +17,6 @@ type destination struct {
 	table, priority int
 }
 
-// destinations returns those of the routes that a network is configured with, but for default
-// routes: the order of networks decides who has that.
-func destinations(chain []cniconf.Plugin) []destination {
-	var all []destination
-	for _, p := range chain {
-		for _, route := range p.Routes() {
-			to, err := netip.ParsePrefix(route.Dst)
-			if err == nil && to.Bits() > 0 {
-				all = append(all, destination{to.Masked(), route.Table, route.Priority})
-			}
-		}
-	}
-	return all
-}
-
 // reached is what the interface of an attachment leads to.
 type reached struct {
 	network, iface string
@@ -41,7 +26,15 @@ type reached struct {
 }
 
 func reachedBy(n *cniconf.Network, iface string) reached {
-	r := reached{network: n.Name, iface: iface, routes: destinations(n.Chain())}
+	r := reached{network: n.Name, iface: iface}
+	for _, p := range n.Chain() {
+		for _, route := range p.Routes() {
+			to, err := netip.ParsePrefix(route.Dst)
+			if err == nil && to.Bits() > 0 { // the order of networks decides who has the default route
+				r.routes = append(r.routes, destination{to.Masked(), route.Table, route.Priority})
+			}
+		}
+	}
 	for _, pool := range n.Pools() {
 		for _, own := range pool.Ranges() {
 			if own.Subnet.Addr().Is4() {

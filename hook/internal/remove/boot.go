@@ -66,6 +66,13 @@ func CleanBoot(ctx context.Context, e *operation.Env) error {
 	return e.Store.SetCleanedBoot(boot)
 }
 
+// TryCleanBoot is CleanBoot for callers that it does not fail: what fails stays on record.
+func TryCleanBoot(ctx context.Context, e *operation.Env) {
+	if err := CleanBoot(ctx, e); err != nil {
+		e.Config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
+	}
+}
+
 // cleanBatch does so for some allocations. Their records go last, so another
 // process can go on when this one is killed.
 func cleanBatch(ctx context.Context, e *operation.Env, ids []string, boot string) error {
@@ -85,7 +92,7 @@ func cleanBatch(ctx context.Context, e *operation.Env, ids []string, boot string
 			e.Config.Logger.Warn("a record of an earlier boot is left", "allocation", id, "error", err)
 		case o.Record.Allocation.BootID == "" || o.Record.Allocation.BootID == boot || o.IsLost():
 			o.End()
-		case isCovered(o):
+		case len(o.Record.Damaged) == 0 && !slices.ContainsFunc(o.Record.Attachments, func(a state.Attachment) bool { return !o.Config.Cleaner.Covers(a) }):
 			covered = append(covered, o)
 		default:
 			others = append(others, o)
@@ -98,12 +105,6 @@ func cleanBatch(ctx context.Context, e *operation.Env, ids []string, boot string
 		leaveToRetry(o, errEarlierBoot)
 	}
 	return nil
-}
-
-// isCovered tells whether the cleaner removes all that the allocation left.
-func isCovered(o *operation.Operation) bool {
-	return len(o.Record.Damaged) == 0 &&
-		!slices.ContainsFunc(o.Record.Attachments, func(a state.Attachment) bool { return !o.Config.Cleaner.Covers(a) })
 }
 
 func dropCovered(ctx context.Context, e *operation.Env, covered []*operation.Operation) error {
@@ -121,8 +122,11 @@ func dropCovered(ctx context.Context, e *operation.Env, covered []*operation.Ope
 	}
 	for i, o := range covered {
 		err := errs[i]
+		if err == nil && o.Record.Allocation.NetnsOwned { // the file at which it was pinned is there still
+			err = removeNamespace(o)
+		}
 		if err == nil {
-			err = forgetBoot(o)
+			err = o.Lock.Clear()
 		}
 		if err != nil {
 			leaveToRetry(o, err)
@@ -139,16 +143,6 @@ func leftover(o *operation.Operation) state.Leftover {
 		l.Suspects = append(l.Suspects, state.Suspect{Attachment: a})
 	}
 	return l
-}
-
-// forgetBoot drops the record, and the file at which its own namespace was pinned.
-func forgetBoot(o *operation.Operation) error {
-	if o.Record.Allocation.NetnsOwned {
-		if err := removeNamespace(o); err != nil {
-			return err
-		}
-	}
-	return o.Lock.Clear()
 }
 
 // leaveToRetry makes the attachments pending, for RetryPending and GC. It need

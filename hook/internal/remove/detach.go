@@ -41,10 +41,7 @@ func detachOne(ctx context.Context, o *operation.Operation, iface string) error 
 	if !o.HasRecord() {
 		return fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
-	if err := o.RepairRecord(); err != nil {
-		return err
-	}
-	if err := o.LoadFromCache(); err != nil {
+	if err := complete(o); err != nil {
 		return err
 	}
 	var attached []string
@@ -65,22 +62,25 @@ func detachOne(ctx context.Context, o *operation.Operation, iface string) error 
 
 // Release is Engine.Release.
 func Release(ctx context.Context, e *operation.Env, id, task string) error {
-	return report(ctx, e, id, func(o *operation.Operation) error { return release(ctx, o, task) })
+	return report(ctx, e, id, func(o *operation.Operation) error {
+		if err := complete(o); err != nil {
+			return err
+		}
+		attached := slices.DeleteFunc(slices.Clone(o.Record.Attachments), func(a state.Attachment) bool { return a.Task != task })
+		if len(attached) == 0 { // or a killed Release had not yet removed the record
+			o.Work().Removed()
+			return forgetEmpty(ctx, o)
+		}
+		return removeAlone(ctx, o, attached)
+	})
 }
 
-func release(ctx context.Context, o *operation.Operation, task string) error {
+// complete repairs a damaged record, and completes a lost one.
+func complete(o *operation.Operation) error {
 	if err := o.RepairRecord(); err != nil {
 		return err
 	}
-	if err := o.LoadFromCache(); err != nil {
-		return err
-	}
-	attached := slices.DeleteFunc(slices.Clone(o.Record.Attachments), func(a state.Attachment) bool { return a.Task != task })
-	if len(attached) == 0 { // or a killed Release had not yet removed the record
-		o.Work().Removed()
-		return forgetEmpty(ctx, o)
-	}
-	return removeAlone(ctx, o, attached)
+	return o.LoadFromCache()
 }
 
 // removeAlone removes attachments, each in a batch of its own.

@@ -106,18 +106,10 @@ func GC(ctx context.Context, e *operation.Env, r GCRequest, leaks Leaks) (*Colle
 	}
 	g := &collection{e, r, live, leaks, &Collected{Skipped: map[string]string{}, Postponed: map[string]string{}}}
 	if !r.DryRun {
-		err = g.collectRecorded(ctx)
+		TryCleanBoot(ctx, e)
+		err = errors.Join(g.tearDownAbandoned(ctx), g.tearDownDead(ctx), isolate.Apply(ctx, e), g.gcNetworks(ctx))
 	}
 	return g.Collected, errors.Join(err, g.collectLeaks(ctx))
-}
-
-// collectRecorded collects what is on record, then has the networks' plugins
-// collect.
-func (g *collection) collectRecorded(ctx context.Context) error {
-	if err := CleanBoot(ctx, g.env); err != nil {
-		g.env.Config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
-	}
-	return errors.Join(g.tearDownAbandoned(ctx), g.tearDownDead(ctx), isolate.Apply(ctx, g.env), g.gcNetworks(ctx))
 }
 
 // tearDownDead tears down the allocations on record that are not alive, several
@@ -199,24 +191,20 @@ func collect(ctx context.Context, e *operation.Env, id string, scope func(networ
 	return torn, next, err
 }
 
-// recoverOrphan is recoverInterrupted, and a teardown when the owner is gone.
+// recoverOrphan is recoverInterrupted, and a teardown when the owner is gone. That is asked under the allocation's lock:
+// nothing else makes the same allocation meanwhile.
 func recoverOrphan(ctx context.Context, o *operation.Operation) (torn bool, err error) {
 	if torn, err := recoverInterrupted(ctx, o); torn || err != nil || o.IsUnknown() {
 		return torn, err
 	}
-	if gone, err := ownerGone(ctx, o); !gone || err != nil {
+	owner := o.Record.Allocation.Owner
+	if o.Config.OwnerGone == nil || owner == "" {
+		return false, nil
+	}
+	if gone, err := o.Config.OwnerGone(ctx, owner); !gone || err != nil {
 		return false, err
 	}
 	return true, All(ctx, o)
-}
-
-// ownerGone is asked under the allocation's lock: nothing else makes the same
-// allocation meanwhile.
-func ownerGone(ctx context.Context, o *operation.Operation) (bool, error) {
-	if o.Config.OwnerGone == nil || o.Record.Allocation.Owner == "" {
-		return false, nil
-	}
-	return o.Config.OwnerGone(ctx, o.Record.Allocation.Owner)
 }
 
 // tearDownAbandoned tears down the abandoned allocations, also those that have a namespace
@@ -269,7 +257,12 @@ func removeAbandoned(ctx context.Context, e *operation.Env, id string) (torn boo
 func Collector(e *operation.Env, reason config.Reason) *cleanup.Collector {
 	return &cleanup.Collector{
 		Store: e.Store, ConfDirs: e.Config.ConfDirs, CacheDir: e.Config.CacheDir, Logger: e.Config.Logger,
-		Observe: func(r cleanup.Removed) { reportRemoved(e, r, reason) },
+		Observe: func(r cleanup.Removed) {
+			e.Config.Report(config.Observation{
+				Op: config.OpCleanup, Reason: reason, Allocation: r.Allocation, Networks: r.Networks,
+				Attempts: 1, Objects: r.Objects, Took: r.Took, Err: r.Err,
+			})
+		},
 	}
 }
 
@@ -300,11 +293,4 @@ func ScanLeaks(ctx context.Context, e *operation.Env, r GCRequest, live cleanup.
 		return report, err
 	}
 	return collector.Collect(ctx, scope, live)
-}
-
-func reportRemoved(e *operation.Env, r cleanup.Removed, reason config.Reason) {
-	e.Config.Report(config.Observation{
-		Op: config.OpCleanup, Reason: reason, Allocation: r.Allocation, Networks: r.Networks,
-		Attempts: 1, Objects: r.Objects, Took: r.Took, Err: r.Err,
-	})
 }

@@ -40,21 +40,13 @@ func replacesRoutes(r state.Record) bool {
 // restoreAfterRemoval restores the default routes after DEL, also when it failed for some
 // attachments: the others are removed.
 func restoreAfterRemoval(o *operation.Operation) error {
-	if err := reload(o); err != nil {
-		return err
-	}
-	o.Work().Removed()
-	return nil
-}
-
-// reload reads the record again.
-func reload(o *operation.Operation) error {
 	record, err := o.Lock.Load()
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
 	record.Allocation.ID = o.Record.Allocation.ID
 	o.Record = record
+	o.Work().Removed()
 	return nil
 }
 

@@ -6,7 +6,6 @@ package remove
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -200,12 +199,12 @@ func (r *removal) sharing(link string) string {
 // leases removes the directories of host-local, which has no lease in them.
 func (r *removal) leases(ctx context.Context) error {
 	for _, pool := range r.own() {
-		entries, err := os.ReadDir(pool.Leases)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		entries, err := files.IfExists(os.ReadDir(pool.Leases))
 		if err != nil {
 			return err
+		}
+		if entries == nil {
+			continue
 		}
 		if other := besideNotes(entries); other != "" {
 			r.keep(pool.Leases, "host-local has not made "+other)

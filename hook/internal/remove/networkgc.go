@@ -45,8 +45,7 @@ func (g *collection) gcNetworks(ctx context.Context) error {
 	}
 	defer unlock()
 	valid, err := validAttachments(ctx, g.env)
-	var damaged *operation.DamagedRecordError
-	if errors.As(err, &damaged) {
+	if _, isDamaged := errors.AsType[*operation.DamagedRecordError](err); isDamaged {
 		g.skip(networks, err)
 		return nil
 	}

@@ -52,9 +52,7 @@ func RetryPending(ctx context.Context, e *operation.Env) error {
 		return err
 	}
 	defer unlock()
-	if err := CleanBoot(ctx, e); err != nil {
-		e.Config.Logger.Warn("what earlier boots left is not removed yet", "error", err)
-	}
+	TryCleanBoot(ctx, e)
 	ids, err := e.Store.Pending()
 	if err != nil {
 		return fmt.Errorf("list the unfinished teardowns: %w", err)

@@ -136,8 +136,3 @@ func isRecorded(ctx context.Context, o *operation.Operation, ns kernel.Namespace
 	}
 	return false, ctx.Err()
 }
-
-// hasMaster tells whether the interface of a network is made on a master, and has no end on the host.
-func hasMaster(list *libcni.NetworkConfigList) bool {
-	return slices.Contains(onrecord.InnerMasterPlugins, list.Plugins[0].Network.Type)
-}

@@ -47,8 +47,7 @@ func TeardownOwned(ctx context.Context, e *operation.Env, id, owner string) (own
 func report(ctx context.Context, e *operation.Env, id string, do func(o *operation.Operation) error) error {
 	started := time.Now()
 	err := e.Locked(ctx, id, do)
-	var absent *NotAttachedError
-	if errors.Is(err, state.ErrNotFound) || errors.As(err, &absent) {
+	if _, absent := errors.AsType[*NotAttachedError](err); absent || errors.Is(err, state.ErrNotFound) {
 		return err
 	}
 	o := config.Observation{Op: config.OpDetach, Allocation: id, Err: err}
@@ -76,27 +75,25 @@ func TearDownDead(ctx context.Context, e *operation.Env, id string) error {
 
 // Forget is Engine.Forget.
 func Forget(ctx context.Context, e *operation.Env, id string) error {
-	return report(ctx, e, id, func(o *operation.Operation) error { return forgetIfDead(ctx, o) })
-}
-
-func forgetIfDead(ctx context.Context, o *operation.Operation) error {
-	if !o.IsLost() {
-		if err := alive(o); err != nil {
-			return err
+	return report(ctx, e, id, func(o *operation.Operation) error {
+		if !o.IsLost() {
+			if err := alive(o); err != nil {
+				return err
+			}
+			err := All(ctx, o)
+			if err == nil {
+				return nil
+			}
+			if errors.Is(ctx.Err(), context.Canceled) { // a further call may remove it
+				return errors.Join(err, ctx.Err())
+			}
+			o.Log.Warn("the record is dropped although not all of it was removed", "error", err)
+		} else if path, err := o.NamespacePath(); path != "" || err != nil {
+			return cmp.Or(err, inUse(o, path))
 		}
-		err := All(ctx, o)
-		if err == nil {
-			return nil
-		}
-		if errors.Is(ctx.Err(), context.Canceled) { // a further call may remove it
-			return errors.Join(err, ctx.Err())
-		}
-		o.Log.Warn("the record is dropped although not all of it was removed", "error", err)
-	} else if path, err := o.NamespacePath(); path != "" || err != nil {
-		return cmp.Or(err, inUse(o, path))
-	}
-	setDamageAside(o)
-	return o.Lock.Clear()
+		setDamageAside(o)
+		return o.Lock.Clear()
+	})
 }
 
 // alive returns why the allocation does not count as dead.
@@ -212,21 +209,14 @@ func detachAll(ctx context.Context, o *operation.Operation, path string, attachm
 	}
 	commitDetached(dels, o, attachments, chains, errs, absences)
 	release()
-	if path != "" {
-		cleanReplaced(ctx, o, attachments, chains, errs, absences)
-	}
-	return removeLeftovers(ctx, o, suspects(o, attachments, errs, absences))
-}
-
-// cleanReplaced runs forced cleanup for attachments that were removed in process in place of their
-// plugins, each by itself: the failure of another one does not keep its record, because a
-// further DEL would remove an interface that another program has given the same name.
-func cleanReplaced(ctx context.Context, o *operation.Operation, attachments []state.Attachment, chains []*operation.Call, errs []error, absences map[string]inspect.Absence) {
+	// Those that were removed in process in place of their plugins have forced cleanup, each by itself: the failure of another one
+	// does not keep its record, because a further DEL would remove an interface that another program has given the same name.
 	for i, a := range attachments {
-		if errs[i] == nil && operation.Replaces(chains[i].Changes, a) {
+		if path != "" && errs[i] == nil && operation.Replaces(chains[i].Changes, a) {
 			errs[i] = removeLeftovers(ctx, o, []state.Suspect{suspect(a, nil, absences[a.Interface])})
 		}
 	}
+	return removeLeftovers(ctx, o, suspects(o, attachments, errs, absences))
 }
 
 // commitDetached makes what the chains of DEL have left, also of those that failed: a plugin
@@ -305,7 +295,7 @@ func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, pa
 	switch {
 	case err != nil:
 		o.Work().Undo(ctx, *a)
-	case hasMaster(list):
+	case slices.Contains(onrecord.InnerMasterPlugins, list.Plugins[0].Network.Type):
 		err = removeStray(ctx, o, *a, list, path)
 	}
 	if err != nil {
@@ -316,9 +306,23 @@ func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, pa
 	case err != nil:
 		return c, o.Failure("detach", *a, a.Attempts, err)
 	case c.Changes == nil:
-		return c, forgetDetached(o, *a, c.List, is)
+		return c, forgetIsolated(ctx, o, *a, func() error { return forgetDetached(o, *a, c.List, is) })
 	}
 	return c, nil
+}
+
+// forgetIsolated calls forget, which deletes the record of an attachment that has been removed. While plugins or forced cleanup did that, another process may have
+// told namespaces of all that was on record.
+func forgetIsolated(ctx context.Context, o *operation.Operation, a state.Attachment, forget func() error) error {
+	release, err := isolate.Hold(ctx, o)
+	if err != nil {
+		return o.Failure("detach", a, a.Attempts, err)
+	}
+	defer release()
+	if err := isolate.Forget(ctx, o, a); err != nil {
+		return o.Failure("detach", a, a.Attempts, err)
+	}
+	return forget()
 }
 
 // suspects returns the attachments whose DEL failed, those whose interface was gone before, and those whose plugins
@@ -343,11 +347,19 @@ func removeLeftovers(ctx context.Context, o *operation.Operation, suspects []sta
 	if len(suspects) == 0 {
 		return nil
 	}
-	if err := Clean(ctx, o, suspects); err != nil {
-		return markPending(o, suspects, err)
+	if why := Clean(ctx, o, suspects); why != nil {
+		for _, s := range suspects {
+			a := s.Attachment
+			a.Phase, a.Error, a.Updated = state.Pending, why.Error(), time.Now().UTC()
+			if err := o.Lock.WriteDurable(a); err != nil {
+				return errors.Join(why, err)
+			}
+		}
+		return why
 	}
 	for _, s := range suspects {
-		if err := o.Lock.Delete(s.Attachment.Interface); err != nil {
+		forget := func() error { return o.Lock.Delete(s.Attachment.Interface) }
+		if err := forgetIsolated(ctx, o, s.Attachment, forget); err != nil {
 			return err
 		}
 	}
@@ -407,18 +419,6 @@ func cleaning(ctx context.Context, limit time.Duration) (context.Context, contex
 		cancel(nil)
 		stop()
 	}
-}
-
-// markPending records the attachments that remain to be torn down, and returns why.
-func markPending(o *operation.Operation, suspects []state.Suspect, why error) error {
-	for _, s := range suspects {
-		a := s.Attachment
-		a.Phase, a.Error, a.Updated = state.Pending, why.Error(), time.Now().UTC()
-		if err := o.Lock.WriteDurable(a); err != nil {
-			return errors.Join(why, err)
-		}
-	}
-	return why
 }
 
 // withoutRoutesByEachOther returns attachments that are removed together without their

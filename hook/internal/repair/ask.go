@@ -40,21 +40,26 @@ func CheckPlugins(ctx context.Context, o *operation.Operation, a state.Attachmen
 		return fmt.Sprintf("its plugins made rules with iptables-%s, and the host's iptables is another one now", a.IPTables), nil
 	}
 	plugins, _ := o.Exec(a, list, nil)
-	runner, err := o.Runner(plugins, o.Record.Allocation.Netns)
+	cni, err := withRecorded(o, plugins, a, list)
 	if err != nil {
 		return "", err
 	}
-	exec := &checkExec{Exec: runner}
-	if err := setResult(o, exec, a, list); err != nil {
-		return "", err
-	}
-	// libcni is given no cache: what is there another operation may be writing.
-	cni := libcni.NewCNIConfigWithCacheDir(o.Config.DirsOf(a), os.DevNull, exec)
 	err = cni.CheckNetworkList(ctx, list, o.RuntimeConf(a, list, o.Record.Allocation.Netns))
 	if errors.Is(err, libcni.ErrorCheckNotSupp) {
 		return fmt.Sprintf("cniVersion %s has no CHECK", list.CNIVersion), nil
 	}
 	return "", err
+}
+
+// withRecorded returns what runs CHECK with the result that is on record.
+func withRecorded(o *operation.Operation, plugins invoke.Exec, a state.Attachment, list *libcni.NetworkConfigList) (*libcni.CNIConfig, error) {
+	runner, err := o.Runner(plugins, o.Record.Allocation.Netns)
+	if err != nil {
+		return nil, err
+	}
+	exec := &checkExec{Exec: runner}
+	// libcni is given no cache: what is there another operation may be writing.
+	return libcni.NewCNIConfigWithCacheDir(o.Config.DirsOf(a), os.DevNull, exec), setResult(o, exec, a, list)
 }
 
 // checkExec has plugins check the result that is on record.

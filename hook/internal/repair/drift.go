@@ -4,13 +4,11 @@
 package repair
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/allocation"
-	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // Mode is what RepairAttachments does about what is missing.
@@ -59,14 +57,6 @@ const SkippedReattachment = "it has to be attached again"
 
 // SkippedBusy is Drift.Skipped of an allocation that is locked.
 const SkippedBusy = "another call is changing it"
-
-func (r Request) validate() error {
-	switch r.Mode {
-	case ReportOnly, Rules, Reattach:
-		return nil
-	}
-	return errdefs.As(errdefs.Refused, fmt.Errorf("repair mode %q: want %q, %q or %q", r.Mode, ReportOnly, Rules, Reattach))
-}
 
 // Drift is what an attachment lacks of what was made when it was attached.
 type Drift struct {

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
@@ -52,15 +51,6 @@ func (p *Repairing) plugins(ctx context.Context, ns kernel.Namespace, last bool)
 	p.supported(ctx, list)
 }
 
-// prove makes what is missing of an attachment no damage, and no repair, if the plugins that made it are not
-// installed any more: those may have been of a version that makes other rules.
-func (p *Repairing) prove() {
-	if p.stands && len(p.Missing) > 0 {
-		p.Err = errors.Join(p.Err, fmt.Errorf("its plugins are not installed any more; in their place allocnet misses: %s", strings.Join(p.Missing, "; ")))
-		p.Missing = nil
-	}
-}
-
 // supported repairs what plugins that allocnet knows have made, but leaves their rules to be added.
 func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigList) {
 	a := *p.Attachment()
@@ -74,19 +64,12 @@ func (p *Repairing) supported(ctx context.Context, list *libcni.NetworkConfigLis
 	if newer, err := version.GreaterThanOrEqualTo(list.CNIVersion, repairVersion); err == nil && !newer {
 		list.CNIVersion = repairVersion
 	}
-	path := p.operation.Record.Allocation.Netns
-	runner, err := p.operation.Runner(chain, path)
+	cni, err := withRecorded(p.operation, chain, a, list)
 	if err != nil {
 		p.Err = err
 		return
 	}
-	exec := &checkExec{Exec: runner}
-	if err := setResult(p.operation, exec, a, list); err != nil {
-		p.Err = err
-		return
-	}
-	cni := libcni.NewCNIConfigWithCacheDir(p.operation.Config.DirsOf(a), "/dev/null", exec)
-	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.RuntimeConf(a, list, path)))
+	p.Err = errors.Join(p.Err, cni.CheckNetworkList(ctx, list, p.operation.RuntimeConf(a, list, p.operation.Record.Allocation.Netns)))
 	p.changes = chain.Changes()
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/allocation"
@@ -21,6 +22,7 @@ import (
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/cniexec"
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -34,8 +36,8 @@ const repairBatch = 250
 // Attachments is Engine.RepairAttachments.
 func Attachments(ctx context.Context, e *operation.Env, r Request) ([]Drift, error) {
 	r.Mode = cmp.Or(r.Mode, Rules)
-	if err := r.validate(); err != nil {
-		return nil, err
+	if !slices.Contains([]Mode{ReportOnly, Rules, Reattach}, r.Mode) {
+		return nil, errdefs.As(errdefs.Refused, fmt.Errorf("repair mode %q: want %q, %q or %q", r.Mode, ReportOnly, Rules, Reattach))
 	}
 	var outdated error
 	if r.Mode != ReportOnly {
@@ -122,12 +124,17 @@ func oneRound(ctx context.Context, e *operation.Env, ids []string, r Request, lo
 	}
 	if locked {
 		round.ask(ctx)
-		round.reattachAll(ctx)
+		for _, p := range round.repairs { // in the order in which they were made
+			due := p.reattaches && len(p.Unrepairable) > 0 && p.Err == nil && ctx.Err() == nil
+			if p.deferred = due && r.Defer; due && !r.Defer {
+				p.reattach(ctx, r.Grace)
+			}
+		}
 	}
 	return round.result(), nil
 }
 
-// restoreAll makes what allocations lack, which are locked or not.
+// restoreAll makes what allocations lack, which are locked or not, but does not ask plugins that are unknown.
 func (r *repairRound) restoreAll(ctx context.Context, ids []string, locked bool) error {
 	for _, id := range ids {
 		if ctx.Err() != nil {
@@ -138,11 +145,6 @@ func (r *repairRound) restoreAll(ctx context.Context, ids []string, locked bool)
 	if !locked {
 		r.end()
 	}
-	return r.restore(ctx)
-}
-
-// restore makes what is missing, but does not ask plugins that are unknown.
-func (r *repairRound) restore(ctx context.Context) error {
 	for _, o := range r.operations {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -353,8 +355,11 @@ func (r *repairRound) commit(ctx context.Context) {
 	limited, stop := context.WithTimeoutCause(ctx, limit, &cniexec.CommitTimeoutError{Limit: limit})
 	defer stop()
 	r.env.Config.InProcess.CommitMissing(limited, holds, changes)
-	for _, p := range ordered {
-		p.prove()
+	for _, p := range ordered { // plugins that are not installed any more may have been of a version that makes other rules
+		if p.stands && len(p.Missing) > 0 {
+			p.Err = errors.Join(p.Err, fmt.Errorf("its plugins are not installed any more; in their place allocnet misses: %s", strings.Join(p.Missing, "; ")))
+			p.Missing = nil
+		}
 	}
 }
 

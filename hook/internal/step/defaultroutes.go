@@ -181,9 +181,7 @@ func recordDefaultRoute(w *Work, moved netns.Route) error {
 			return err
 		}
 		before := len(result.Routes)
-		result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool {
-			return isDefault(r) && (r.Dst.IP.To4() == nil) == moved.Gateway.Is6()
-		})
+		result.Routes = slices.DeleteFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, moved.Gateway.Is6()) })
 		if a.Interface == moved.Interface {
 			result.Routes = append(result.Routes, defaultRoute(moved.Gateway))
 		} else if len(result.Routes) == before {
@@ -313,11 +311,6 @@ func replaceResult(w *Work, a *state.Attachment, result *types100.Result, cniVer
 	return w.Cache(*a)
 }
 
-func isDefault(r *types.Route) bool {
-	ones, _ := r.Dst.Mask.Size()
-	return ones == 0
-}
-
 func defaultRoute(gateway netip.Addr) *types.Route {
 	size := gateway.BitLen()
 	return &types.Route{
@@ -345,7 +338,11 @@ func restoreGateways(w *Work, a *state.Attachment) error {
 		had := slices.DeleteFunc(slices.Clone(seen.Gateways), func(g netip.Addr) bool { return g.Is6() != v6 })
 		changed := !slices.Equal(onrecord.GatewaysBy(a.Interface, netns.OfFamily(now, v6)), had)
 		if changed {
-			if err := replaceGateways(ns, a.Interface, v6, had); err != nil {
+			err := ns.RemoveDefaultRoutes(a.Interface, v6)
+			for _, gateway := range had {
+				err = errors.Join(err, ns.AddDefaultRoute(gateway, a.Interface))
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -354,14 +351,6 @@ func restoreGateways(w *Work, a *state.Attachment) error {
 		}
 	}
 	return nil
-}
-
-func replaceGateways(ns kernel.Namespace, iface string, v6 bool, gateways []netip.Addr) error {
-	err := ns.RemoveDefaultRoutes(iface, v6)
-	for _, gateway := range gateways {
-		err = errors.Join(err, ns.AddDefaultRoute(gateway, iface))
-	}
-	return err
 }
 
 // recordGateways has the result say of default routes what the namespace has.
@@ -399,7 +388,10 @@ func reportsDefaultRoute(a state.Attachment, v6 bool) (bool, error) {
 	return slices.ContainsFunc(result.Routes, func(r *types.Route) bool { return isDefaultOf(r, v6) }), nil
 }
 
-func isDefaultOf(r *types.Route, v6 bool) bool { return isDefault(r) && (r.Dst.IP.To4() == nil) == v6 }
+func isDefaultOf(r *types.Route, v6 bool) bool {
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0 && (r.Dst.IP.To4() == nil) == v6
+}
 
 // lackingGateways looks for the default routes that an attachment had when its batch was complete.
 func lackingGateways(_ context.Context, w *Work, a state.Attachment) (lacks []Lack, err error) {

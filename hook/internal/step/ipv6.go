@@ -69,7 +69,11 @@ func switchIPv6Off(w *Work, a *state.Attachment) error {
 	if !a.IPv6Off || a.Executor == state.InProcess {
 		return nil
 	}
-	lacks, err := lackingIPv6Off(context.Background(), w, *a)
+	return makeAll(lackingIPv6Off(context.Background(), w, *a))
+}
+
+// makeAll makes what is lacking, as far as it can be made, and is known.
+func makeAll(lacks []Lack, err error) error {
 	for _, lack := range lacks {
 		err = errors.Join(err, lack.Make())
 	}

@@ -22,21 +22,8 @@ var arpParameters = []struct {
 	more        []string
 }{{"arp_ignore", "1", []string{"2", "8"}}, {"arp_announce", "2", nil}}
 
-func arpPath(a state.Attachment, name string) string {
-	return "net/ipv4/conf/" + a.Interface + "/" + name
-}
-
 func setStrictARP(w *Work, a *state.Attachment) error {
-	lacks, err := lackingStrictARP(context.Background(), w, *a)
-	if err != nil {
-		return err
-	}
-	for _, lack := range lacks {
-		if err := lack.Make(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return makeAll(lackingStrictARP(context.Background(), w, *a))
 }
 
 // lackingStrictARP looks whether a plugin or a task has set others. One that the operator has set to more is more.
@@ -49,7 +36,7 @@ func lackingStrictARP(_ context.Context, w *Work, a state.Attachment) (lacks []L
 		return nil, err
 	}
 	for _, p := range arpParameters {
-		path := arpPath(a, p.name)
+		path := "net/ipv4/conf/" + a.Interface + "/" + p.name
 		now, err := ns.Parameter(path)
 		if err != nil {
 			return nil, fmt.Errorf("read sysctl %s: %w", path, err)

@@ -17,12 +17,14 @@ import (
 	"github.com/allocnet/allocnet/internal/dhcp"
 )
 
-// What is taken from a server at most, and the shortest lease.
+// What is taken from a server at most, the shortest lease, and the shortest time after which one is extended, unless half of its time is
+// shorter: each time is a request, and a write to disk.
 const (
-	maxServers    = 8
-	maxRoutes     = 64
-	maxSearch     = 16
-	shortestLease = 10 * time.Second
+	maxServers      = 8
+	maxRoutes       = 64
+	maxSearch       = 16
+	shortestLease   = 10 * time.Second
+	shortestRenewal = time.Minute
 )
 
 // leaseOf returns what a message offers or gives. Anyone on the link can be a server, so what makes no sense is an error, and no part
@@ -172,18 +174,27 @@ func isDomain(text string) bool {
 	return text != "" && len(text) <= 253 && text[0] != '.' && text[0] != '-' && strings.Trim(text, allowed) == ""
 }
 
-// setTimes sets the times of a lease, those that RFC 2131 has where the server's are missing or contradict each other.
+// setTimes sets the times of a lease.
 func setTimes(l *dhcp.Lease, m *dhcpv4.DHCPv4) error {
 	lifetime := m.IPAddressLeaseTime(0)
 	if lifetime == 0 {
 		return errors.New("the lease has no time")
 	}
+	renewal, rebinding := lifetime/2, lifetime/8*7
+	return setSpans(l, lifetime, m.IPAddressRenewalTime(renewal), m.IPAddressRebindingTime(rebinding), renewal, rebinding)
+}
+
+// setSpans sets the lifetime of a lease, and when it is to be extended. Times of a server (T1 and T2) that are missing or contradict each
+// other are replaced by those that the RFC has. An early T1 is put off.
+func setSpans(l *dhcp.Lease, lifetime, renewal, rebinding, defaultRenewal, defaultRebinding time.Duration) error {
 	if lifetime < shortestLease {
 		return fmt.Errorf("the lease is for %s: want %s at least", lifetime, shortestLease)
 	}
-	renewal, rebinding := m.IPAddressRenewalTime(lifetime/2), m.IPAddressRebindingTime(lifetime/8*7)
 	if rebinding >= lifetime || renewal >= rebinding || renewal <= 0 {
-		renewal, rebinding = lifetime/2, lifetime/8*7
+		renewal, rebinding = defaultRenewal, defaultRebinding
+	}
+	if renewal = max(renewal, min(shortestRenewal, lifetime/2)); renewal >= rebinding {
+		rebinding = max(defaultRebinding, renewal+(lifetime-renewal)/2)
 	}
 	l.Lifetime, l.Renewal, l.Rebinding = dhcp.Span(lifetime), dhcp.Span(renewal), dhcp.Span(rebinding)
 	return nil

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
 	"github.com/insomniacslk/dhcp/iana"
@@ -54,9 +53,8 @@ func (c *ipv6) leaseOf(m *dhcpv6.Message, from, of netip.Addr) (l dhcp.Lease, er
 	if err := setNamesIPv6(&l, m); err != nil {
 		return l, err
 	}
-	l.ClientID, l.HostName, l.Server = c.ClientID, c.HostName, from
-	l.Clock, l.Acquired = dhcp.Span(dhcp.Now()), time.Now().UTC().Truncate(time.Second)
-	return l, nil
+	l.Server = from
+	return c.ofClient(l, nil), nil
 }
 
 // refusal returns the status of a message, an association or an address as an error; nil if there is none.
@@ -95,25 +93,16 @@ func setAddress(l *dhcp.Lease, ia *dhcpv6.OptIANA, of netip.Addr) error {
 	return errors.New("it has no address")
 }
 
-// setTimesIPv6 sets the times of a lease, those that RFC 8415 recommends where the server leaves them to the client, or they contradict
-// each other.
+// setTimesIPv6 sets the times of a lease.
 func setTimesIPv6(l *dhcp.Lease, ia *dhcpv6.OptIANA, given *dhcpv6.OptIAAddress) error {
 	lifetime, preferred := given.ValidLifetime, given.PreferredLifetime
-	if lifetime < shortestLease {
-		return fmt.Errorf("the lease is for %s: want %s at least", lifetime, shortestLease)
-	}
 	if preferred > lifetime {
 		return fmt.Errorf("the preferred lifetime is %s, and the valid one %s: want it to be no longer", preferred, lifetime)
 	}
 	if preferred < shortestLease { // deprecated at once: connections use it until it ends
 		preferred = lifetime
 	}
-	renewal, rebinding := ia.T1, ia.T2
-	if rebinding >= lifetime || renewal >= rebinding || renewal <= 0 {
-		renewal, rebinding = preferred/2, preferred/5*4
-	}
-	l.Lifetime, l.Renewal, l.Rebinding = dhcp.Span(lifetime), dhcp.Span(renewal), dhcp.Span(rebinding)
-	return nil
+	return setSpans(l, lifetime, ia.T1, ia.T2, preferred/2, preferred/5*4)
 }
 
 // setNamesIPv6 takes name servers, but not link-local ones, which a resolver needs the name of the interface for, and the search list.

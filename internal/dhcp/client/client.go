@@ -29,12 +29,17 @@ var (
 )
 
 // Identity is what servers get to know of a client.
-type Identity struct{ ClientID, HostName string }
+type Identity struct {
+	ClientID, HostName string
+	// Shared is whether another interface may be the same client, such as that of an earlier allocation of the job.
+	Shared bool
+}
 
 // Servers are those of one family, asked by an interface.
 type Servers interface {
-	// Acquire asks for a lease, of an address if one is wanted. requested is called before a server may give it.
-	Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error)
+	// Acquire asks for a lease, of an address if one is wanted, which no other interface of the link has (InUseError). record is called
+	// before a server may give it, and when it is lost because it is refused.
+	Acquire(ctx context.Context, wanted netip.Addr, record func(dhcp.Lease) error) (dhcp.Lease, error)
 	// Renew has the server of a lease extend it.
 	Renew(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error)
 	// Rebind has any server extend it.
@@ -45,50 +50,95 @@ type Servers interface {
 	Close()
 }
 
-// Open opens an interface of the namespace of the thread, which has to be up.
-func Open(ctx context.Context, name string, f dhcp.Family, of Identity) (Servers, error) {
-	iface, err := net.InterfaceByName(name)
-	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", name, err)
+// Open opens an interface, which has to be up. inside runs a function in its namespace, also later.
+func Open(ctx context.Context, inside func(do func() error) error, name string, f dhcp.Family, of Identity) (s Servers, err error) {
+	err = inside(func() error {
+		iface, err := net.InterfaceByName(name)
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", name, err)
+		}
+		c := client{Identity: of, contested: askingBy(name, inside)}
+		if f == dhcp.IPv6 {
+			s, err = openIPv6(ctx, iface, c)
+		} else {
+			s, err = openIPv4(iface, c)
+		}
+		return err
+	})
+	if err == nil && s == nil {
+		err = fmt.Errorf("interface %s: its namespace does not exist", name)
 	}
-	if f == dhcp.IPv6 {
-		return openIPv6(ctx, iface, of)
-	}
-	s, err := openSocket(iface, unix.ETH_P_IP, answers)
-	if err != nil {
-		return nil, err
-	}
-	return &ipv4{of, s, iface.HardwareAddr}, nil
+	return s, err
+}
+
+// client is what those of both families have.
+type client struct {
+	Identity
+
+	link      link
+	contested asking
+}
+
+func (c *client) Close() { _ = c.link.Close() } // nothing to lose
+
+// ofClient completes a lease with what the answer, which came from a link-layer address, does not tell.
+func (c *client) ofClient(l dhcp.Lease, hop net.HardwareAddr) dhcp.Lease {
+	l.ClientID, l.HostName = c.ClientID, c.HostName
+	l.Hop, l.Clock, l.Acquired = hop.String(), dhcp.Span(dhcp.Now()), time.Now().UTC().Truncate(time.Second)
+	return l
 }
 
 // ipv4 are servers of DHCPv4.
 type ipv4 struct {
-	Identity
+	client
 
-	link link
-	mac  net.HardwareAddr
+	mac net.HardwareAddr
 }
 
-func (c *ipv4) Close() { _ = c.link.Close() } // nothing to lose
+func openIPv4(iface *net.Interface, c client) (Servers, error) {
+	s, err := openSocket(iface, unix.ETH_P_IP, answers)
+	if err != nil {
+		return nil, err
+	}
+	c.link = s
+	return &ipv4{c, iface.HardwareAddr}, nil
+}
 
-func (c *ipv4) Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error) {
+func (c *ipv4) Acquire(ctx context.Context, wanted netip.Addr, record func(dhcp.Lease) error) (dhcp.Lease, error) {
 	offer, err := c.discover(ctx, wanted)
 	if err != nil {
 		return dhcp.Lease{}, err
 	}
 	offer.Requested = true
-	if err := requested(offer); err != nil {
+	if err := record(offer); err != nil {
 		return dhcp.Lease{}, err
 	}
-	m, err := c.message(dhcpv4.MessageTypeRequest,
-		dhcpv4.OptRequestedIPAddress(offer.Address.Addr().AsSlice()), dhcpv4.OptServerIdentifier(offer.Server.AsSlice()))
+	return c.secure(ctx, offer, c.request, record, c.decline)
+}
+
+// request asks the server for what it has offered.
+func (c *ipv4) request(ctx context.Context, offer dhcp.Lease) (l dhcp.Lease, err error) {
+	m, err := c.message(dhcpv4.MessageTypeRequest, about(offer)...)
 	if err != nil {
-		return dhcp.Lease{}, err
+		return l, err
 	}
-	var l dhcp.Lease
 	err = c.exchange(ctx, request{pauses: requestPauses, asked: fmt.Sprintf("gives the address %s that %s has offered", offer.Address, offer.Server)}, m, everyone,
 		func(a answer) error { return c.given(a, offer, true, &l) })
 	return l, err
+}
+
+// about are the options of a message about an address that a server gives, and the client has not.
+func about(l dhcp.Lease) []dhcpv4.Option {
+	return []dhcpv4.Option{dhcpv4.OptRequestedIPAddress(l.Address.Addr().AsSlice()), dhcpv4.OptServerIdentifier(l.Server.AsSlice())}
+}
+
+// decline tells the server that another host has the address of a lease. No answer is awaited.
+func (c *ipv4) decline(l dhcp.Lease) error {
+	m, err := c.message(dhcpv4.MessageTypeDecline, about(l)...)
+	if err != nil {
+		return err
+	}
+	return c.link.Send(encode(m.ToBytes(), everyone.from, everyone.to), everyone.hop)
 }
 
 func (c *ipv4) discover(ctx context.Context, wanted netip.Addr) (offer dhcp.Lease, err error) {
@@ -108,7 +158,7 @@ func (c *ipv4) discover(ctx context.Context, wanted netip.Addr) (offer dhcp.Leas
 		if err != nil {
 			return err
 		}
-		offer = c.own(l, a)
+		offer = c.ofClient(l, a.hop)
 		return nil
 	})
 	return offer, err
@@ -134,7 +184,7 @@ func (c *ipv4) given(a answer, asked dhcp.Lease, sameServer bool, l *dhcp.Lease)
 	if err != nil {
 		return err
 	}
-	*l = c.own(given, a)
+	*l = c.ofClient(given, a.hop)
 	return nil
 }
 
@@ -154,13 +204,6 @@ func complete(m *dhcpv4.DHCPv4, offer dhcp.Lease) *dhcpv4.DHCPv4 {
 		m.UpdateOption(dhcpv4.OptDNS(servers...))
 	}
 	return m
-}
-
-// own completes a lease with what the answer does not tell.
-func (c *ipv4) own(l dhcp.Lease, a answer) dhcp.Lease {
-	l.ClientID, l.HostName = c.ClientID, c.HostName
-	l.Hop, l.Clock, l.Acquired = a.hop.String(), dhcp.Span(dhcp.Now()), time.Now().UTC().Truncate(time.Second)
-	return l
 }
 
 func (c *ipv4) Renew(ctx context.Context, l dhcp.Lease) (dhcp.Lease, error) {
@@ -212,7 +255,7 @@ func (c *ipv4) message(t dhcpv4.MessageType, options ...dhcpv4.Option) (*dhcpv4.
 	// As the reference plugin has it, so that servers know its clients again: a type of 0, and the text.
 	id := dhcpv4.OptClientIdentifier(append([]byte{0}, c.ClientID...))
 	modifiers := []dhcpv4.Modifier{dhcpv4.WithHwAddr(c.mac), dhcpv4.WithMessageType(t), dhcpv4.WithOption(id)}
-	if t != dhcpv4.MessageTypeRelease {
+	if t != dhcpv4.MessageTypeRelease && t != dhcpv4.MessageTypeDecline {
 		modifiers = append(modifiers, dhcpv4.WithRequestedOptions(wantedOptions...), dhcpv4.WithOption(dhcpv4.OptMaxMessageSize(maxMessage)))
 		if c.HostName != "" {
 			modifiers = append(modifiers, dhcpv4.WithOption(dhcpv4.OptHostName(c.HostName)))

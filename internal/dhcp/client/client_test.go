@@ -89,7 +89,13 @@ func always(changes ...dhcpv4.Modifier) func(*dhcpv4.DHCPv4) []*dhcpv4.DHCPv4 {
 	return func(m *dhcpv4.DHCPv4) []*dhcpv4.DHCPv4 { return []*dhcpv4.DHCPv4{reply(m, changes...)} }
 }
 
-func clientOf(s *server) *ipv4 { return &ipv4{Identity{"c/lan/net0", "web"}, s, own} }
+func clientOf(s *server) *ipv4 { return &ipv4{commonOf(s), own} }
+
+// commonOf has a link on which no other interface has an address.
+func commonOf(l link) client {
+	free := func(context.Context, netip.Addr, time.Duration) (bool, error) { return false, nil }
+	return client{Identity{ClientID: "c/lan/net0", HostName: "web"}, l, free}
+}
 
 func acquire(t *testing.T, s *server) (dhcp.Lease, []dhcp.Lease, error) {
 	t.Helper()
@@ -230,7 +236,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestTimes that contradict each other are those of RFC 2131.
+// TestTimes that contradict each other are those of RFC 2131. The lease is extended after a minute or half of its time at the earliest.
 func TestTimes(t *testing.T) {
 	seconds := func(code, s byte) dhcpv4.Modifier {
 		return dhcpv4.WithGeneric(dhcpv4.GenericOptionCode(code), []byte{0, 0, 0, s})
@@ -240,7 +246,10 @@ func TestTimes(t *testing.T) {
 		renewal, rebinding time.Duration
 	}{
 		{nil, 30 * time.Minute, 52*time.Minute + 30*time.Second},
-		{[]dhcpv4.Modifier{seconds(58, 20), seconds(59, 40)}, 20 * time.Second, 40 * time.Second},
+		{[]dhcpv4.Modifier{seconds(58, 90), seconds(59, 120)}, 90 * time.Second, 120 * time.Second},
+		{[]dhcpv4.Modifier{seconds(58, 1), seconds(59, 120)}, time.Minute, 120 * time.Second},
+		{[]dhcpv4.Modifier{seconds(58, 1), seconds(59, 2)}, time.Minute, 52*time.Minute + 30*time.Second},
+		{[]dhcpv4.Modifier{dhcpv4.WithLeaseTime(30), seconds(58, 1), seconds(59, 20)}, 15 * time.Second, 20 * time.Second},
 		{[]dhcpv4.Modifier{seconds(58, 40), seconds(59, 20)}, 30 * time.Minute, 52*time.Minute + 30*time.Second},
 		{[]dhcpv4.Modifier{seconds(58, 0)}, 30 * time.Minute, 52*time.Minute + 30*time.Second},
 		{[]dhcpv4.Modifier{dhcpv4.WithLeaseTime(30), seconds(59, 30)}, 15 * time.Second, 26*time.Second + 250*time.Millisecond},

@@ -26,15 +26,14 @@ import (
 // ipv6 are servers of DHCPv6, which are asked by multicast, also those that have given a lease. None is asked to confirm an address
 // (Confirm): the interface of an attachment stays on its link, also while no process extends its leases.
 type ipv6 struct {
-	Identity
+	client
 
-	link link
 	// own is the address that messages are from. Servers answer to it.
 	own netip.Addr
 }
 
 // openIPv6 waits until the interface has an address that messages can be from.
-func openIPv6(ctx context.Context, iface *net.Interface, of Identity) (Servers, error) {
+func openIPv6(ctx context.Context, iface *net.Interface, c client) (Servers, error) {
 	own, err := awaitLinkLocal(ctx, iface)
 	if err != nil {
 		return nil, err
@@ -43,7 +42,8 @@ func openIPv6(ctx context.Context, iface *net.Interface, of Identity) (Servers, 
 	if err != nil {
 		return nil, err
 	}
-	return &ipv6{of, s, own}, nil
+	c.link = s
+	return &ipv6{c, own}, nil
 }
 
 // linkLocalEvery is the time between two looks at the addresses of an interface. The kernel asks the link for a second or two whether
@@ -82,14 +82,12 @@ func linkLocalOf(iface *net.Interface) (own netip.Addr, err error) {
 	return own, err
 }
 
-func (c *ipv6) Close() { _ = c.link.Close() } // nothing to lose
-
-func (c *ipv6) Acquire(ctx context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error) {
+func (c *ipv6) Acquire(ctx context.Context, wanted netip.Addr, record func(dhcp.Lease) error) (dhcp.Lease, error) {
 	solicit, err := c.message(dhcpv6.MessageTypeSolicit, "", wanted)
 	if err != nil {
 		return dhcp.Lease{}, err
 	}
-	var offer, l dhcp.Lease
+	var offer dhcp.Lease
 	err = c.exchange(ctx, request{pauses: discoverPauses, asked: fmt.Sprintf("offers an address within %s", Timeout)}, solicit, func(m *dhcpv6.Message, from netip.Addr) error {
 		if m.MessageType != dhcpv6.MessageTypeAdvertise {
 			return errors.New(m.MessageType.String())
@@ -98,12 +96,17 @@ func (c *ipv6) Acquire(ctx context.Context, wanted netip.Addr, requested func(dh
 		return err
 	})
 	if err != nil {
-		return l, err
+		return dhcp.Lease{}, err
 	}
 	offer.Requested = true
-	if err := requested(offer); err != nil {
-		return l, err
+	if err := record(offer); err != nil {
+		return dhcp.Lease{}, err
 	}
+	return c.secure(ctx, offer, c.request, record, c.decline)
+}
+
+// request asks the server for what it has offered.
+func (c *ipv6) request(ctx context.Context, offer dhcp.Lease) (l dhcp.Lease, err error) {
 	m, err := c.message(dhcpv6.MessageTypeRequest, offer.ServerID, offer.Address.Addr())
 	if err != nil {
 		return l, err
@@ -131,8 +134,14 @@ func (c *ipv6) extend(ctx context.Context, t dhcpv6.MessageType, l dhcp.Lease, s
 	return extended, err
 }
 
-func (c *ipv6) Release(l dhcp.Lease) error {
-	m, err := c.message(dhcpv6.MessageTypeRelease, l.ServerID, l.Address.Addr())
+func (c *ipv6) Release(l dhcp.Lease) error { return c.tell(dhcpv6.MessageTypeRelease, l) }
+
+// decline tells the server that another host has the address of a lease.
+func (c *ipv6) decline(l dhcp.Lease) error { return c.tell(dhcpv6.MessageTypeDecline, l) }
+
+// tell sends a server a message about its lease. No answer is awaited.
+func (c *ipv6) tell(t dhcpv6.MessageType, l dhcp.Lease) error {
+	m, err := c.message(t, l.ServerID, l.Address.Addr())
 	if err != nil {
 		return err
 	}
@@ -195,7 +204,7 @@ func (c *ipv6) message(t dhcpv6.MessageType, server string, address netip.Addr) 
 		ia.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: address.AsSlice()})
 	}
 	m.AddOption(ia)
-	if t == dhcpv6.MessageTypeRelease {
+	if t == dhcpv6.MessageTypeRelease || t == dhcpv6.MessageTypeDecline {
 		return m, nil
 	}
 	m.AddOption(dhcpv6.OptRequestedOption(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList))

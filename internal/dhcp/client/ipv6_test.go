@@ -18,6 +18,7 @@ import (
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/insomniacslk/dhcp/rfc1035label"
 
+	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/internal/dhcp"
 )
 
@@ -37,7 +38,7 @@ func (s *server6) Send(p []byte, hop net.HardwareAddr) error {
 	if hop.String() != "33:33:00:01:00:02" || p[7] != 1 || netip.AddrFrom16([16]byte(p[8:24])) != ownLinkLocal || netip.AddrFrom16([16]byte(p[24:40])) != allServers {
 		return errors.New("a packet that is not from the client to all servers")
 	}
-	if sum := checksumIPv6(p); sum != 0xffff { // with its own checksum
+	if sum := acd.ChecksumIPv6(p); sum != 0 {
 		return errors.New("a wrong checksum")
 	}
 	m, err := dhcpv6.MessageFromBytes(p[ipv6Header+udpHeader:])
@@ -103,7 +104,7 @@ func always6(changes ...func(*answer6)) func(*dhcpv6.Message) []*dhcpv6.Message 
 	return func(m *dhcpv6.Message) []*dhcpv6.Message { return []*dhcpv6.Message{reply6(m, changes...)} }
 }
 
-func clientOf6(s *server6) *ipv6 { return &ipv6{Identity{"c/lan/net0", "web"}, s, ownLinkLocal} }
+func clientOf6(s *server6) *ipv6 { return &ipv6{commonOf(s), ownLinkLocal} }
 
 func acquire6(t *testing.T, s *server6) (dhcp.Lease, []dhcp.Lease, error) {
 	t.Helper()
@@ -159,7 +160,7 @@ func TestAcquireIPv6(t *testing.T) {
 	if again, _ := clientOf6(s).identify(); !again.Equal(s.seen[0].Options.ClientID()) {
 		t.Errorf("the same client is %s then", again)
 	}
-	other := &ipv6{Identity: Identity{ClientID: "d/lan/net0"}}
+	other := &ipv6{client: client{Identity: Identity{ClientID: "d/lan/net0"}}}
 	if id, _ := other.identify(); id.Equal(s.seen[0].Options.ClientID()) {
 		t.Errorf("another client is %s, too", id)
 	}
@@ -236,12 +237,14 @@ func TestLongAnswerIPv6(t *testing.T) {
 	}
 }
 
-// TestTimesIPv6 that contradict each other, or that are left to the client, are those of RFC 8415.
+// TestTimesIPv6 that contradict each other, or that are left to the client, are those of RFC 8415. The lease is extended after a minute at the
+// earliest.
 func TestTimesIPv6(t *testing.T) {
 	for _, test := range []struct {
 		t1, t2, preferred, renewal, rebinding time.Duration
 	}{
-		{20, 40, 1800, 20, 40}, {40, 20, 1800, 900, 1440}, {0, 0, 1800, 900, 1440}, {20, 7200, 1800, 900, 1440}, {0, 0, 0, 1800, 2880},
+		{90, 120, 1800, 90, 120}, {40, 20, 1800, 900, 1440}, {0, 0, 1800, 900, 1440}, {20, 7200, 1800, 900, 1440}, {0, 0, 0, 1800, 2880},
+		{1, 2, 1800, 60, 1830}, {1, 120, 1800, 60, 120}, {0, 0, 20, 60, 1830}, // the lifetime is an hour
 	} {
 		l, _, err := acquire6(t, &server6{answers: always6(func(r *answer6) {
 			r.ia.T1, r.ia.T2, r.a.PreferredLifetime = test.t1*time.Second, test.t2*time.Second, test.preferred*time.Second

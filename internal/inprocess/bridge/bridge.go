@@ -79,24 +79,16 @@ func parse(c *plugin.Call) (*config, error) {
 	return conf, nil
 }
 
-// validateAdd refuses what contradicts itself.
-func (conf *config) validateAdd() error {
-	if conf.IPAM.Type != "" && conf.DisableInterface {
-		return errors.New("cannot use IPAM when DisableContainerInterface flag is set")
-	}
-	if conf.HairpinMode && conf.PromiscMode {
-		return errors.New("cannot set hairpin mode and promiscuous mode at the same time")
-	}
-	return nil
-}
-
 func add(c *plugin.Call) (*current.Result, error) {
 	conf, err := parse(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := conf.validateAdd(); err != nil {
-		return nil, err
+	if conf.IPAM.Type != "" && conf.DisableInterface {
+		return nil, errors.New("cannot use IPAM when DisableContainerInterface flag is set")
+	}
+	if conf.HairpinMode && conf.PromiscMode {
+		return nil, errors.New("cannot set hairpin mode and promiscuous mode at the same time")
 	}
 	bridge, err := conf.ensureBridge(c, nil)
 	if err != nil {
@@ -107,10 +99,14 @@ func add(c *plugin.Call) (*current.Result, error) {
 		return nil, fmt.Errorf("failed to open netns %q: %w", c.Netns, err)
 	}
 	defer netns.Close() //nolint:errcheck // read only
-	port, inside, err := conf.addPort(c, netns, bridge)
+	host, container, err := iface.AddVeth(c, netns, conf.MTU, conf.mac, conf.Bridge)
 	if err != nil {
 		return nil, err
 	}
+	if err := conf.connect(bridge, host, conf.VLAN, conf.trunk); err != nil {
+		return nil, err
+	}
+	port, inside := links.Interface(host, ""), links.Interface(container, netns.Path())
 	result := &current.Result{
 		CNIVersion: current.ImplementedSpecVersion,
 		Interfaces: []*current.Interface{{Name: conf.Bridge}, port, inside},

@@ -10,12 +10,10 @@ import (
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/netlinksafe"
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/files"
-	"github.com/allocnet/allocnet/internal/inprocess/iface"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/netns"
@@ -107,18 +105,6 @@ func bridgeByName(name string) (*netlink.Bridge, error) {
 		return nil, fmt.Errorf("%q already exists but is not a bridge", name)
 	}
 	return bridge, nil
-}
-
-// addPort makes a veth pair from the namespace to a port of the bridge.
-func (conf *config) addPort(c *plugin.Call, netns ns.NetNS, bridge *netlink.Bridge) (port, inside *current.Interface, err error) {
-	host, container, err := iface.AddVeth(c, netns, conf.MTU, conf.mac, conf.Bridge)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := conf.connect(bridge, host, conf.VLAN, conf.trunk); err != nil {
-		return nil, nil, err
-	}
-	return links.Interface(host, ""), links.Interface(container, netns.Path()), nil
 }
 
 func (conf *config) connect(bridge *netlink.Bridge, link netlink.Link, vlan int, trunk []uint16) error {

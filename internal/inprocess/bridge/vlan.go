@@ -111,8 +111,7 @@ func removeVLANs(port netlink.Link) error {
 func (conf *config) ensureVLANPort(bridge *netlink.Bridge) (netlink.Link, error) {
 	name := cmp.Or(conf.vlanPort, fmt.Sprintf("%s.%d", bridge.Name, conf.VLAN))
 	link, err := netlinksafe.LinkByName(name)
-	var missing netlink.LinkNotFoundError
-	if err == nil || !errors.As(err, &missing) {
+	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); !missing {
 		return link, err
 	}
 	host, err := ns.GetCurrentNS()

@@ -40,12 +40,6 @@ const (
 // firewalldBackend is the name of the backend of the plugin firewall.
 const firewalldBackend = "firewalld"
 
-// limitFirewalld bounds what is asked of firewalld, whose daemon may hang.
-func limitFirewalld(ctx context.Context) (context.Context, context.CancelFunc) {
-	const limit = 20 * time.Second
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s: %w", limit, context.DeadlineExceeded))
-}
-
 // Where the D-Bus daemon listens, and where its policies are: firewalld can only have its name on the bus if one allows it.
 var (
 	busSocket         = "/run/dbus/system_bus_socket"
@@ -131,7 +125,8 @@ func unlessNone(err error) error {
 
 // withFirewalld does something with firewalld. The error is errNoFirewalld if it does not run.
 func withFirewalld(ctx context.Context, do func(context.Context, dbus.BusObject) error) error {
-	ctx, stop := limitFirewalld(ctx)
+	const limit = 20 * time.Second // its daemon may hang
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s: %w", limit, context.DeadlineExceeded))
 	defer stop()
 	conn, err := dialFirewalld(ctx)
 	if err != nil {

@@ -30,7 +30,13 @@ func HostEnd(c *plugin.Call, result *current.Result) (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	number, err := namespaceNumber(c)
+	namespace, err := ns.GetNS(c.Netns)
+	if err != nil {
+		return nil, err
+	}
+	defer namespace.Close() //nolint:errcheck // read only
+	// -1: it has none in the namespace of the host.
+	number, err := netlink.GetNetNsIdByFd(int(namespace.Fd()))
 	if err != nil {
 		return nil, err
 	}
@@ -49,16 +55,6 @@ func HostEnd(c *plugin.Call, result *current.Result) (netlink.Link, error) {
 		return nil, fmt.Errorf("interface %s is a %s, was set up as veth", recorded.Name, named.Type())
 	}
 	return nil, fmt.Errorf("interface %s does not lead to the attachment's namespace: another program has made it", recorded.Name)
-}
-
-// namespaceNumber returns the number that the attachment's namespace has in the host's; -1 if it has none.
-func namespaceNumber(c *plugin.Call) (int, error) {
-	namespace, err := ns.GetNS(c.Netns)
-	if err != nil {
-		return 0, err
-	}
-	defer namespace.Close() //nolint:errcheck // read only
-	return netlink.GetNetNsIdByFd(int(namespace.Fd()))
 }
 
 // renamedEnd returns the link of the host that leads to the interface inside, and has no name that plugins give;

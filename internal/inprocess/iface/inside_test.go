@@ -201,7 +201,7 @@ func TestRootSourceOfARoute(t *testing.T) {
 			return err
 		}
 		own, to, far := network("fd91::2/64"), network("fd92::/64"), network("fd93::/64")
-		if err := netlink.AddrAdd(link, unsearched(own)); err != nil {
+		if err := netlink.AddrAdd(link, links.Unsearched(own)); err != nil {
 			return err
 		}
 		wanted := netlink.Route{LinkIndex: link.Attrs().Index, Dst: &to, Src: own.IP}

@@ -6,7 +6,7 @@ package iface
 import (
 	"errors"
 	"net"
-	"strings"
+	"os"
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -19,8 +19,8 @@ import (
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestRootLeased: an address by DHCPv6 can be used when ADD ends, also where router advertisements have given it before. One that another
-// interface of the link has is an error.
+// TestRootLeased: an address by DHCPv6 can be used when ADD ends, also where router advertisements have given it before. The interface keeps
+// it when it is down.
 func TestRootLeased(t *testing.T) {
 	roottest.Require(t)
 	netnstest.Run(t, func() error {
@@ -35,19 +35,12 @@ func TestRootLeased(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		address := func(text string) *netlink.Addr {
-			a := network(text)
-			return &netlink.Addr{IPNet: &a, Flags: unix.IFA_F_NODAD}
-		}
-		err = errors.Join(netlink.LinkSetUp(link), netlink.LinkSetUp(peer), netlink.AddrAdd(link, address("2001:db8::5/64")), netlink.AddrAdd(peer, address("2001:db8::6/64")))
-		if err != nil {
+		advertised, leased := network("2001:db8::5/64"), network("2001:db8::5/128")
+		if err := errors.Join(netlink.LinkSetUp(link), netlink.LinkSetUp(peer), netlink.AddrAdd(link, links.Unsearched(advertised))); err != nil {
 			return err
 		}
-		configure := func(text string) error {
-			c := &plugin.Call{IfName: "eth0", Config: []byte(`{"ipam": {"type": "dhcp"}}`)}
-			return Configure(c, &current.Result{Interfaces: []*current.Interface{{Name: "eth0"}}, IPs: []*current.IPConfig{{Interface: current.Int(0), Address: network(text)}}})
-		}
-		if err := configure("2001:db8::5/128"); err != nil {
+		c := &plugin.Call{IfName: "eth0", Config: []byte(`{"ipam": {"type": "dhcp"}}`)}
+		if err := Configure(c, &current.Result{Interfaces: []*current.Interface{{Name: "eth0"}}, IPs: []*current.IPConfig{{Interface: current.Int(0), Address: leased}}}); err != nil {
 			t.Error(err)
 		}
 		present, err := links.Addresses(link, netlink.FAMILY_V6)
@@ -59,8 +52,9 @@ func TestRootLeased(t *testing.T) {
 				t.Errorf("the interface has %s with flags %x", a.IPNet, a.Flags)
 			}
 		}
-		if err := configure("2001:db8::6/128"); err == nil || !strings.Contains(err.Error(), "2001:db8::6 that a DHCPv6 server gives has another interface of the link already") {
-			t.Errorf("got %v", err)
+		kept, err := os.ReadFile("/proc/sys/net/ipv6/conf/eth0/keep_addr_on_down")
+		if err != nil || string(kept) != "1\n" {
+			t.Errorf("it is kept when it is down: %q, %v", kept, err)
 		}
 		return nil
 	})

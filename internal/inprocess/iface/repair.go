@@ -121,23 +121,12 @@ func skipSearch(c *plugin.Call, link netlink.Link, result *current.Result) error
 	}
 	for _, address := range Addresses(c, result) {
 		if !links.IsIPv4(address.Address.IP) && links.HasAddress(present, address.Address) {
-			if err := netlink.AddrReplace(link, unsearched(address.Address)); err != nil {
+			if err := netlink.AddrReplace(link, links.Unsearched(address.Address)); err != nil {
 				return fmt.Errorf("address %s of %s: %w", address.Address.String(), c.IfName, err)
 			}
 		}
 	}
 	return nil
-}
-
-// unsearched is an address of which the kernel looks for no duplicates: ADD has, and it takes
-// seconds in which IPv6 addresses have no routes. Unlike accept_dad of the interface, this says nothing
-// of addresses that a task adds, and needs no restoration.
-func unsearched(address net.IPNet) *netlink.Addr {
-	a := &netlink.Addr{IPNet: &address}
-	if !links.IsIPv4(address.IP) {
-		a.Flags = unix.IFA_F_NODAD
-	}
-	return a
 }
 
 // acceptTimeout is how long the kernel may take to accept IPv6 addresses that are not searched.
@@ -225,5 +214,5 @@ func addAddress(c *plugin.Call, link netlink.Link, address net.IPNet) error {
 			return err
 		}
 	}
-	return netlink.AddrAdd(link, unsearched(address))
+	return netlink.AddrAdd(link, links.Unsearched(address))
 }

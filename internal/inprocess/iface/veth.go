@@ -59,8 +59,11 @@ func AddVeth(c *plugin.Call, namespace ns.NetNS, mtu int, mac, bridge string) (h
 			return nil, nil, err
 		}
 	}
-	if err := setEndUp(c, host, bridge); err != nil {
+	if err := c.GuardEnd(bridge); err != nil {
 		return nil, nil, err
+	}
+	if err := netlink.LinkSetUp(host); err != nil {
+		return nil, nil, fmt.Errorf("failed to set %q up: %w", host.Attrs().Name, err)
 	}
 	_ = c.Sysctls.Set("net/ipv6/conf/"+veth.PeerName+"/accept_ra", "0") // a host without IPv6 has no such key
 	return host, inside, nil
@@ -72,17 +75,6 @@ func endName(c *plugin.Call) string {
 		return ""
 	}
 	return c.Isolation.End
-}
-
-// setEndUp sets the end on the host up, guarded before that.
-func setEndUp(c *plugin.Call, host netlink.Link, bridge string) error {
-	if err := c.GuardEnd(bridge); err != nil {
-		return err
-	}
-	if err := netlink.LinkSetUp(host); err != nil {
-		return fmt.Errorf("failed to set %q up: %w", host.Attrs().Name, err)
-	}
-	return nil
 }
 
 // making has a lock for each namespace, by its inode: it is held while a pair is made there, and alone while new interfaces of the

@@ -6,24 +6,23 @@ package ipam
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/dhcp/client"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/netns"
 )
 
@@ -90,84 +89,6 @@ func readDHCP(c *plugin.Call) (*dhcpConfig, error) {
 	return &conf.IPAM, nil
 }
 
-// identityOf returns what servers get to know of an attachment.
-func (c *dhcpConfig) identityOf(call *plugin.Call) (i client.Identity, err error) {
-	if c.HostName == perJob {
-		i.HostName = hostName(call.Lease.Job, call.Lease.Task)
-	}
-	i.ClientID, err = clientID(call, c.Identity)
-	return i, err
-}
-
-// slashes replaces what separates the parts of an identifier: authors of jobs choose parts.
-var slashes = strings.NewReplacer("%", "%25", "/", "%2F")
-
-// maxClientID is the length of the longest identifier.
-const maxClientID = 254
-
-// clientID returns the identifier of the reference plugin, or that of the place that an allocation has in its job: its replacement has
-// the same one. What is too long is hashed, so that it stays unique.
-func clientID(c *plugin.Call, identity string) (string, error) {
-	id := c.ContainerID + "/" + c.Network + "/" + c.IfName
-	if identity == perJob {
-		key, err := jobKey(c)
-		if err != nil {
-			return "", err
-		}
-		parts := []string{"nomad", c.Lease.Namespace, c.Lease.Job, c.Lease.Group, key, c.Network, c.IfName}
-		for i, part := range parts { // else job "a/b" with group "c" would be job "a" with group "b/c"
-			parts[i] = slashes.Replace(part)
-		}
-		id = strings.Join(parts, "/")
-	}
-	if len(id) > maxClientID {
-		sum := sha256.Sum256([]byte(id))
-		id = hex.EncodeToString(sum[:])
-	}
-	return id, nil
-}
-
-// jobKey returns what distinguishes the allocations of a group.
-func jobKey(c *plugin.Call) (string, error) {
-	if c.Lease.Namespace == "" || c.Lease.Job == "" || c.Lease.Group == "" {
-		return "", types.NewError(types.ErrInvalidNetworkConfig, `identity of dhcp is "job", and the job of the allocation is not known: want an allocation of Nomad, or "identity": "allocation"`, "")
-	}
-	given := map[string]string{}
-	for pair := range strings.SplitSeq(c.Args, ";") {
-		if key, value, ok := strings.Cut(pair, "="); ok {
-			given[key] = value
-		}
-	}
-	for _, name := range []string{"ADDRESS_KEY", "NOMAD_ALLOC_INDEX"} {
-		if given[name] != "" {
-			return given[name], nil
-		}
-	}
-	return "", types.NewError(types.ErrInvalidNetworkConfig, `identity of dhcp is "job", and CNI_ARGS have neither ADDRESS_KEY nor NOMAD_ALLOC_INDEX: want one, as in cni { args { ADDRESS_KEY = "${NOMAD_ALLOC_INDEX}" } }`, "")
-}
-
-// maxLabel is the length of the longest label of a name.
-const maxLabel = 63
-
-// hostName returns a label of DNS that job and task make; empty if they make none. A job's author chooses them.
-func hostName(job, task string) string {
-	name := job
-	if task != "" {
-		name += "-" + task
-	}
-	label := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '-'
-	}, name)
-	label = strings.Trim(label, "-")
-	return strings.TrimRight(label[:min(len(label), maxLabel)], "-")
-}
-
 // errNoKeeper is a call of what keeps no leases.
 var errNoKeeper = errors.New("leases of DHCP are not kept by this process")
 
@@ -183,91 +104,69 @@ func addDHCP(c *plugin.Call) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(c.Ctx, client.Timeout) // for both families
-	defer stop()
-	var leases []dhcp.Lease
-	for _, family := range conf.families() {
-		l, err := acquire(ctx, c, id, family)
-		if err != nil {
-			return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("network %q: interface %s: %v", c.Network, c.IfName, err), "")
-		}
-		leases = append(leases, l)
+	leases, err := acquireAll(c, id, conf.families())
+	if err != nil {
+		each := strings.ReplaceAll(err.Error(), "\n", "; ")
+		return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("network %q: interface %s: %s", c.Network, c.IfName, each), "")
 	}
 	return LeaseResult(leases...), nil
 }
 
+// acquireAll asks for the leases of all families at the same time.
+func acquireAll(c *plugin.Call, id client.Identity, families []dhcp.Family) ([]dhcp.Lease, error) {
+	ctx, stop := context.WithTimeout(c.Ctx, client.Timeout)
+	defer stop()
+	record := recorderOf(c, id)
+	leases, errs := make([]dhcp.Lease, len(families)), make([]error, len(families))
+	var group sync.WaitGroup
+	for i, family := range families {
+		group.Go(func() {
+			defer within.RecoverInto(errs[i : i+1])
+			leases[i], errs[i] = acquire(ctx, c, id, family, record)
+		})
+	}
+	group.Wait()
+	return leases, errors.Join(errs...)
+}
+
 // acquire asks for the lease of a family.
-func acquire(ctx context.Context, c *plugin.Call, id client.Identity, family dhcp.Family) (l dhcp.Lease, err error) {
-	servers, err := openInside(ctx, c, id, family)
+func acquire(ctx context.Context, c *plugin.Call, id client.Identity, family dhcp.Family, record func(l dhcp.Lease, sure bool) error) (l dhcp.Lease, err error) {
+	if err := c.InNamespace(func() error { return links.SetUp(c.IfName) }); err != nil {
+		return l, err
+	}
+	servers, err := client.Open(ctx, c.InNamespace, c.IfName, family, id)
 	if err != nil {
 		return l, err
 	}
 	defer servers.Close()
-	record := recorderOf(c, id)
-	l, err = servers.Acquire(ctx, wanted(c, family), record)
-	if err == nil {
-		err = record(l)
+	l, err = servers.Acquire(ctx, wanted(c, family), func(l dhcp.Lease) error { return record(l, false) })
+	if used, ok := errors.AsType[*client.InUseError](err); ok && id.Shared {
+		err = fmt.Errorf("the address %s of %q is used by another allocation still: want it to end first, or \"identity\": \"allocation\"", used.Address, id.ClientID)
 	}
-	if err == nil && isShared(c, id) {
-		l, err = takeOver(ctx, c, servers, l)
+	if err == nil {
+		err = record(l, true)
 	}
 	return l, err
 }
 
-// isShared tells whether another allocation may have the lease of the same client.
-func isShared(c *plugin.Call, id client.Identity) bool {
-	return !strings.HasPrefix(id.ClientID, c.ContainerID+"/")
-}
-
-// recorderOf returns what records a lease that is not made sure of. What another allocation may have is on record as lost until then:
-// after a kill or a failure, DEL would release what the other one uses.
-func recorderOf(c *plugin.Call, id client.Identity) func(dhcp.Lease) error {
-	return func(l dhcp.Lease) error {
-		l.Lost = isShared(c, id)
+// recorderOf returns what records a lease, for several at the same time. What another allocation may have is on record as lost until it is
+// made sure of: after a kill or a failure, DEL would release what the other one uses.
+func recorderOf(c *plugin.Call, id client.Identity) func(l dhcp.Lease, sure bool) error {
+	var mu sync.Mutex
+	return func(l dhcp.Lease, sure bool) error {
+		mu.Lock()
+		defer mu.Unlock()
+		l.Lost = l.Lost || id.Shared && !sure
 		return c.Lease.Record(l)
 	}
 }
 
-// takeOver makes sure of a lease whose client another allocation of the job was. It may have the address still, or may just have
-// released it: then the server is asked once more.
-func takeOver(ctx context.Context, c *plugin.Call, servers client.Servers, l dhcp.Lease) (dhcp.Lease, error) {
-	taken := false
-	err := c.InNamespace(func() (err error) {
-		taken, err = acd.Probe(ctx, c.IfName, l.Address.Addr())
-		return err
-	})
-	if err == nil && !taken {
-		if l, err = servers.Rebind(ctx, l); err == nil {
-			return l, c.Lease.Record(l)
-		}
-	}
-	if taken {
-		err = fmt.Errorf("the address %s of %q is used by another allocation still: want it to end first, or \"identity\": \"allocation\"", l.Address, l.ClientID)
-	}
-	return l, err
-}
-
-// wanted is the address of a family that an earlier ADD of the attachment has had.
+// wanted is the address of a family that an earlier ADD of the attachment has had. Servers may give one that was declined again if it is wanted.
 func wanted(c *plugin.Call, family dhcp.Family) netip.Addr {
-	if l := c.Lease.Of(family); l != nil {
+	if l := c.Lease.Of(family); l != nil && !l.Declined {
 		return l.Address.Addr()
 	}
 	return netip.Addr{}
-}
-
-// openInside sets the interface up, without an address, and opens it.
-func openInside(ctx context.Context, c *plugin.Call, id client.Identity, family dhcp.Family) (servers client.Servers, err error) {
-	err = c.InNamespace(func() error {
-		if err := links.SetUp(c.IfName); err != nil {
-			return err
-		}
-		servers, err = client.Open(ctx, c.IfName, family, id)
-		return err
-	})
-	if err == nil && servers == nil {
-		err = fmt.Errorf("namespace %s does not exist", c.Netns)
-	}
-	return servers, err
 }
 
 // LeaseResult returns what leases of an attachment give it: nothing if they were lost.
@@ -326,7 +225,7 @@ func releaseDHCP(c *plugin.Call) {
 	}
 	for _, l := range c.Lease.Recorded {
 		if !l.Lost {
-			_ = c.InNamespace(func() error { return release(c, l) }) // what fails, time does
+			_ = release(c, l) // what fails, time does
 		}
 	}
 }
@@ -335,16 +234,19 @@ func releaseDHCP(c *plugin.Call) {
 const releaseTimeout = time.Second
 
 func release(c *plugin.Call, l dhcp.Lease) error {
-	link, err := links.Find(c.IfName)
-	if err != nil || link == nil {
-		return err
-	}
-	if err := links.RemoveAddresses(link, l.Addresses()); err != nil {
+	err := c.InNamespace(func() error {
+		link, err := links.Find(c.IfName)
+		if err != nil || link == nil {
+			return err
+		}
+		return links.RemoveAddresses(link, l.Addresses())
+	})
+	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithTimeout(c.Ctx, releaseTimeout)
 	defer stop()
-	servers, err := client.Open(ctx, c.IfName, l.Family(), client.Identity{ClientID: l.ClientID})
+	servers, err := client.Open(ctx, c.InNamespace, c.IfName, l.Family(), client.Identity{ClientID: l.ClientID})
 	if err != nil {
 		return err
 	}

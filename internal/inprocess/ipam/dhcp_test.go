@@ -78,11 +78,18 @@ func TestDHCPIdentitiesOfOthers(t *testing.T) {
 	}
 }
 
-// TestUnsureLease: a lease that another allocation of the job may have is on record as one that DEL does not release.
+// TestUnsureLease: a lease that another allocation of the job may have is on record as one that DEL does not release, until it is made sure
+// of. One that was declined stays lost.
 func TestUnsureLease(t *testing.T) {
-	for identity, want := range map[string]bool{"allocation": false, "job": true} {
+	for _, test := range []struct {
+		identity         string
+		sure, lost, want bool
+	}{
+		{identity: "allocation"}, {identity: "allocation", sure: true}, {identity: "allocation", lost: true, want: true},
+		{identity: "job", want: true}, {identity: "job", sure: true}, {identity: "job", sure: true, lost: true, want: true},
+	} {
 		var recorded dhcp.Lease
-		c := dhcpCall(fmt.Sprintf(`, "identity": %q`, identity), "ADDRESS_KEY=0", plugin.Lease{
+		c := dhcpCall(fmt.Sprintf(`, "identity": %q`, test.identity), "ADDRESS_KEY=0", plugin.Lease{
 			Namespace: "n", Job: "j", Group: "g",
 			Record: func(l dhcp.Lease) error { recorded = l; return nil },
 		})
@@ -90,8 +97,20 @@ func TestUnsureLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := recorderOf(c, id)(dhcp.Lease{ClientID: id.ClientID, Requested: true}); err != nil || recorded.Lost != want || recorded.ClientID != id.ClientID {
-			t.Errorf("identity %s: %+v, %v, want it lost: %t", identity, recorded, err, want)
+		if err := recorderOf(c, id)(dhcp.Lease{ClientID: id.ClientID, Lost: test.lost}, test.sure); err != nil || recorded.Lost != test.want || recorded.ClientID != id.ClientID {
+			t.Errorf("%+v: %+v, %v", test, recorded, err)
+		}
+	}
+}
+
+// TestWanted: an address that the attachment has had is asked for again, unless it was declined.
+func TestWanted(t *testing.T) {
+	had := dhcp.Lease{Address: netip.MustParsePrefix("10.0.0.5/24"), Lost: true}
+	declined := had
+	declined.Declined = true
+	for want, recorded := range map[string][]dhcp.Lease{"10.0.0.5": {had}, "invalid IP": {declined}} {
+		if got := wanted(dhcpCall("", "", plugin.Lease{Recorded: recorded}), dhcp.IPv4); got.String() != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 // Type is the ipvlan plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: sublink.Del, Repair: repair,
+	Add:    add, Check: check, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "ipvlan") },
 }
 
 // config is the configuration of the ipvlan plugin.
@@ -133,5 +133,3 @@ func nameOf(mode netlink.IPVlanMode) string {
 	}
 	return fmt.Sprint(mode)
 }
-
-func repair(c *plugin.Call) error { return sublink.Repair(c, "ipvlan") }

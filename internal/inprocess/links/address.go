@@ -61,6 +61,17 @@ func GlobalAddresses(link netlink.Link) ([]net.IPNet, error) {
 	return addresses, nil
 }
 
+// Unsearched is an address of which the kernel looks for no duplicates: ADD has, and it takes
+// seconds in which IPv6 addresses have no routes. Unlike accept_dad of the interface, this says nothing
+// of addresses that a task adds, and needs no restoration.
+func Unsearched(address net.IPNet) *netlink.Addr {
+	a := &netlink.Addr{IPNet: &address}
+	if !IsIPv4(address.IP) {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return a
+}
+
 // HasAddress tells whether an address is present with the same length of its prefix.
 func HasAddress(present []netlink.Addr, address net.IPNet) bool {
 	return slices.ContainsFunc(present, func(a netlink.Addr) bool { return a.IPNet.String() == address.String() })

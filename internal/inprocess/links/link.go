@@ -23,8 +23,7 @@ func Existing(names []string) ([]netlink.Link, error) {
 	var found []netlink.Link
 	for _, name := range names {
 		link, err := netlinksafe.LinkByName(name)
-		var missing netlink.LinkNotFoundError
-		if errors.As(err, &missing) {
+		if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
 			continue
 		}
 		if err != nil {

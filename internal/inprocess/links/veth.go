@@ -34,13 +34,21 @@ const peerNames = 10
 func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
 	isNamed := veth.PeerName != ""
 	for range peerNames {
-		if err := nameRandomly(veth, isNamed); err != nil {
-			return nil, err
+		if !isNamed {
+			var err error
+			if veth.PeerName, err = ip.RandomVethName(); err != nil {
+				return nil, err
+			}
 		}
 		name := veth.PeerName
 		err := netlink.LinkAdd(veth)
 		if err == nil {
-			return refetch(veth)
+			link, err := netlinksafe.LinkByName(veth.Name)
+			if err != nil {
+				_ = netlink.LinkDel(veth) // the first error is returned
+				return nil, fmt.Errorf("failed to make veth pair: %w", err)
+			}
+			return link, nil
 		}
 		if isNamed || !errors.Is(err, unix.EEXIST) {
 			return nil, fmt.Errorf("failed to make veth pair: %w", err)
@@ -50,24 +58,6 @@ func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
 		}
 	}
 	return nil, errors.New("failed to find a unique veth name")
-}
-
-// nameRandomly gives the other end a random name, unless it has one.
-func nameRandomly(veth *netlink.Veth, isNamed bool) (err error) {
-	if !isNamed {
-		veth.PeerName, err = ip.RandomVethName()
-	}
-	return err
-}
-
-// refetch returns the link with what the kernel has chosen for it; it is deleted if that fails.
-func refetch(veth *netlink.Veth) (netlink.Link, error) {
-	link, err := netlinksafe.LinkByName(veth.Name)
-	if err != nil {
-		_ = netlink.LinkDel(veth) // the first error is returned
-		return nil, fmt.Errorf("failed to make veth pair: %w", err)
-	}
-	return link, nil
 }
 
 // NewMAC returns a random MAC, for links that get it when they are made: udev replaces MACs that the kernel

@@ -23,7 +23,7 @@ import (
 // Type is the macvlan plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: sublink.Del, Repair: repair,
+	Add:    add, Check: check, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "macvlan") },
 }
 
 // config is the configuration of the macvlan plugin.
@@ -143,6 +143,3 @@ func macvlanMode(mode netlink.MacvlanMode) string {
 	}
 	return ""
 }
-
-// repair repairs the interface inside.
-func repair(c *plugin.Call) error { return sublink.Repair(c, "macvlan") }

@@ -57,7 +57,7 @@ func (m attachment) nftables() *rules.NFTables {
 		r.Rules = append(r.Rules, netfilter.Rule{
 			Chain:   masqueradeChain,
 			Comment: m.comment(hash),
-			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s %[4]s", netfilter.FamilyOf(network.IP), network.IP, masked(network), text),
+			Text:    fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != %[3]s %[4]s", netfilter.FamilyOf(network.IP), network.IP, &net.IPNet{IP: network.IP.Mask(network.Mask), Mask: network.Mask}, text),
 			Exprs: slices.Concat(
 				netfilter.FamilyMatch(network.IP),
 				netfilter.SourceMatch(expr.CmpOpEq, links.HostNetwork(network.IP)),
@@ -76,10 +76,6 @@ func (m attachment) translation(ip net.IP) (exprs []expr.Any, text string) {
 		return []expr.Any{&expr.Masq{}}, "masquerade"
 	}
 	return netfilter.SNAT(egress.AsSlice()), fmt.Sprintf("snat %s to %s", netfilter.FamilyOf(ip), egress)
-}
-
-func masked(address net.IPNet) *net.IPNet {
-	return &net.IPNet{IP: address.IP.Mask(address.Mask), Mask: address.Mask}
 }
 
 func (m attachment) comment(hash string) string {

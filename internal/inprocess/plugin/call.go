@@ -116,8 +116,7 @@ func (c *Call) read(environ []string) {
 
 // validate checks the variables that the verb needs.
 func (c *Call) validate() error {
-	attachment := c.Verb == "ADD" || c.Verb == "DEL" || c.Verb == "CHECK"
-	if !attachment {
+	if c.Verb != "ADD" && c.Verb != "DEL" && c.Verb != "CHECK" {
 		return nil
 	}
 	var missing []string
@@ -194,9 +193,12 @@ func (c *Call) InNamespace(f func() error) error {
 	if c.Netns == "" {
 		return nil
 	}
-	err := within.Path(c.Netns, func(ns.NetNS) error { return f() })
-	var gone ns.NSPathNotExistErr
-	if errors.As(err, &gone) {
+	return unlessGone(within.Path(c.Netns, func(ns.NetNS) error { return f() }))
+}
+
+// unlessGone is the error, unless it is that of a namespace that is gone.
+func unlessGone(err error) error {
+	if _, gone := errors.AsType[ns.NSPathNotExistErr](err); gone {
 		return nil
 	}
 	return err

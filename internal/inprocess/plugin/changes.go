@@ -61,13 +61,7 @@ func Commit(ctx context.Context, hold *os.File, all []*Changes) []error {
 	return errs
 }
 
-// CommitMissing adds the rules of chains that repair, as far as they are missing: those of all
-// chains are looked for in one listing of each family and backend, and added in one
-// transaction. What was missing, and why it could not be added, is in the Repair of each chain.
-// Rules that are there stay where they are, except that the rules of one attachment alone, of
-// which some are missing, are replaced in the transaction: their order counts. Programs that
-// change rules inherit the holds, such as locks: after kill -9 of this process these tell that
-// one still runs.
+// CommitMissing is that of package rules. What was missing, and why it could not be added, is in the Repair of each chain.
 func CommitMissing(ctx context.Context, holds []*os.File, all []*Changes) {
 	rules.CommitMissing(ctx, holds, rulesOf(all))
 }
@@ -82,32 +76,19 @@ func (c *Changes) finish(ctx context.Context, errs []error) {
 	if errs[0] != nil {
 		return
 	}
-	if errs[0] = c.releaseLeases(ctx); errs[0] == nil {
-		errs[0] = c.runAfter()
+	for _, release := range c.leases {
+		errs[0] = errors.Join(errs[0], release(ctx))
 	}
-}
-
-func (c *Changes) runAfter() error {
 	for _, f := range c.After {
-		if err := f(); err != nil {
-			return err
+		if errs[0] == nil {
+			errs[0] = f()
 		}
 	}
-	return nil
-}
-
-func (c *Changes) releaseLeases(ctx context.Context) error {
-	var errs []error
-	for _, release := range c.leases {
-		errs = append(errs, release(ctx))
-	}
-	return errors.Join(errs...)
 }
 
 // coded returns the error of a commit as a plugin would: with the code of internal errors.
 func coded(ctx context.Context, err error) error {
-	var own *types.Error
-	if err == nil || ctx.Err() != nil || errors.As(err, &own) {
+	if _, isOwn := errors.AsType[*types.Error](err); isOwn || err == nil || ctx.Err() != nil {
 		return err
 	}
 	return types.NewError(types.ErrInternal, err.Error(), "")

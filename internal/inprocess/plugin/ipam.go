@@ -45,17 +45,11 @@ func (c *Call) AddIPAM(name string) (*current.Result, error) {
 	if len(result.IPs) == 0 {
 		return nil, errors.Join(errors.New("IPAM plugin returned missing IP config"), p.Del(c))
 	}
-	return reread(result, c.Version)
-}
-
-// reread returns a result as the caller of a plugin reads it: an older version of the
-// specification has no place for some of it.
-func reread(result *current.Result, cniVersion string) (*current.Result, error) {
-	data, err := Encode(result, cniVersion)
+	data, err := Encode(result, c.Version) // an older version of the specification has no place for some of it
 	if err != nil {
 		return nil, err
 	}
-	printed, err := create.Create(cniVersion, data)
+	printed, err := create.Create(c.Version, data)
 	if err != nil {
 		return nil, err
 	}

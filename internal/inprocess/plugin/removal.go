@@ -62,12 +62,7 @@ func removeFrom(ctx context.Context, netns string, links []ownedLink, errs []err
 		removeHere(ctx, links, errs)
 		return nil
 	}
-	err := within.Path(netns, func(ns.NetNS) error { removeHere(ctx, links, errs); return nil })
-	var gone ns.NSPathNotExistErr
-	if errors.As(err, &gone) {
-		return nil
-	}
-	return err
+	return unlessGone(within.Path(netns, func(ns.NetNS) error { removeHere(ctx, links, errs); return nil }))
 }
 
 // removeHere removes links of this namespace: together, or one by one if that fails. The kernel

@@ -80,15 +80,6 @@ func (f *floating) publish() error {
 	return acd.Announce(f.Interface, f.Addresses)
 }
 
-// release leaves the addresses to be removed and given back when the rules are removed.
-func (f *floating) release(c *plugin.Call) error {
-	call, err := f.call(c.Ctx, c)
-	if err == nil {
-		call.ReleaseIPAMLater(ownIPAM)
-	}
-	return err
-}
-
 // missing returns the addresses that the interface does not have.
 func (f *floating) missing() (missing []netip.Addr, err error) {
 	published, err := netns.Published()

@@ -360,7 +360,11 @@ func del(c *plugin.Call) error {
 		c.Changes.Rules.Add(removal)
 	}
 	if f := conf.PublishAddress; f != nil {
-		return f.release(c)
+		call, err := f.call(c.Ctx, c)
+		if err == nil {
+			call.ReleaseIPAMLater(ownIPAM)
+		}
+		return err
 	}
 	return nil
 }

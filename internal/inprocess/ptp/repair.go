@@ -96,17 +96,13 @@ func repairHostEnd(c *plugin.Call, host netlink.Link, result *current.Result) er
 			}
 		}
 	}
-	return repairHostRoutes(c, host, result)
-}
-
-func repairHostRoutes(c *plugin.Call, host netlink.Link, result *current.Result) error {
 	present, err := links.RoutesOf(host, unix.RT_TABLE_MAIN)
 	if err != nil {
 		return err
 	}
 	for _, address := range iface.Addresses(c, result) {
 		wanted := netlink.Route{LinkIndex: host.Attrs().Index, Dst: single(address.Address.IP, address.Address.IP)}
-		if !slices.ContainsFunc(present, func(other netlink.Route) bool { return links.SameRoute(other, wanted) }) {
+		if !links.HasRoute(present, wanted) {
 			if err := c.Repair.Ensure(links.RouteText(host, wanted), func() error { return ip.AddHostRoute(wanted.Dst, nil, host) }); err != nil {
 				return err
 			}

@@ -115,10 +115,8 @@ func (h *iptablesHost) commit(all []*Set, errs []error) {
 func (h *iptablesHost) changes(all []*Set) iptablesChangeList {
 	var changes iptablesChangeList
 	for i, c := range all {
-		for _, r := range c.Changes {
-			if c.Kind == h.kind && r.IPTables != nil && r.IPTables.Family == h.family {
-				changes = append(changes, iptablesChange{IPTables: r.IPTables, remove: r.Remove, owner: i})
-			}
+		for _, r := range c.iptables(h.kind, h.family) {
+			changes = append(changes, iptablesChange{IPTables: r.IPTables, remove: r.Remove, owner: i})
 		}
 	}
 	if len(changes) == 0 {
@@ -162,19 +160,16 @@ func (h *iptablesHost) commitTable(changes iptablesChangeList, table string, err
 		if len(changes) > 1 && h.restore(&iptablesChangeList{change}.transaction(table).Transaction) == nil {
 			continue
 		}
-		errs[change.owner] = errors.Join(errs[change.owner], h.commitSteps(change))
+		steps := h.addSteps // a process for each
+		if change.remove {
+			steps = h.removeSteps
+		}
+		err := context.Cause(h.ctx)
+		if err == nil {
+			err = steps(change.IPTables)
+		}
+		errs[change.owner] = errors.Join(errs[change.owner], err)
 	}
-}
-
-// commitSteps makes one change with a process for each step.
-func (h *iptablesHost) commitSteps(change iptablesChange) error {
-	switch {
-	case h.ctx.Err() != nil:
-		return context.Cause(h.ctx)
-	case change.remove:
-		return h.removeSteps(change.IPTables)
-	}
-	return h.addSteps(change.IPTables)
 }
 
 // callers returns the chains of others that lead to the chain.

@@ -52,8 +52,10 @@ func (c *canonicalRules) text(all []*IPTables) *netfilter.Transaction {
 			if r.Table != table {
 				continue
 			}
-			for _, rule := range r.everyRule() {
-				c.add(lines, table, rule, targets)
+			for _, group := range slices.Concat(r.Shared, []Group{{Rules: r.Rules}}) {
+				for _, rule := range group.Rules {
+					c.add(lines, table, rule, targets)
+				}
 			}
 		}
 		t.Table(table, lines)
@@ -84,14 +86,6 @@ func ruleKey(table string, rule Rule) string {
 
 func (c *canonicalRules) of(table string, rule Rule) []string {
 	return c.listing[table][canonicalChain(c.chains[ruleKey(table, rule)])]
-}
-
-func (r *IPTables) everyRule() []Rule {
-	var all []Rule
-	for _, group := range r.Shared {
-		all = append(all, group.Rules...)
-	}
-	return append(all, r.Rules...)
 }
 
 // iptablesListing has the rules of chains as iptables-save prints them, without the name of

@@ -21,12 +21,7 @@ func (r *IPTables) Check(ctx context.Context, kind Kind) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return p.checkSteps(r)
-}
-
-// checkSteps tells what is missing.
-func (p *iptablesProgram) checkSteps(r *IPTables) error {
-	if r.Chain != "" {
+	if r.Chain != "" { // each tells what is missing
 		exists, err := p.hasChain(r.Table, r.Chain)
 		if err != nil {
 			return err

@@ -66,8 +66,8 @@ const (
 
 // exits tells whether iptables has ended with a code.
 func exits(err error, code int) bool {
-	var failed *iptables.Error
-	return errors.As(err, &failed) && failed.ExitStatus() == code
+	failed, ok := errors.AsType[*iptables.Error](err)
+	return ok && failed.ExitStatus() == code
 }
 
 func (p *iptablesProgram) hasChain(table, chain string) (bool, error) {
@@ -141,8 +141,7 @@ func (p *iptablesProgram) ensureRules(table string, rules []Rule) error {
 // deleteRule deletes a rule if it exists, with its chain and its target.
 func (p *iptablesProgram) deleteRule(table string, rule Rule) error {
 	exists, err := p.hasRule(table, rule)
-	var failed *iptables.Error
-	if exits(err, exitUnknown) || errors.As(err, &failed) && failed.IsNotExist() {
+	if failed, ok := errors.AsType[*iptables.Error](err); ok && (failed.IsNotExist() || exits(err, exitUnknown)) {
 		return nil
 	}
 	if err != nil || !exists {

@@ -25,17 +25,16 @@ type ownedIPTables struct {
 // iptables adds what is missing of a kind and a family: of all attachments together, else of each alone.
 func (m *missingRules) iptables(kind Kind, family netfilter.Family) error {
 	var all []ownedIPTables
+	var plain []*IPTables
 	for _, c := range m.all {
-		for _, r := range c.Changes {
-			if c.Kind == kind && r.IPTables != nil && r.IPTables.Family == family {
-				all = append(all, ownedIPTables{r.IPTables, c})
-			}
+		for _, r := range c.iptables(kind, family) {
+			all, plain = append(all, ownedIPTables{r.IPTables, c}), append(plain, r.IPTables)
 		}
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	lines, err := canonical(m.ctx, kind, family, plainRules(all))
+	lines, err := canonical(m.ctx, kind, family, plain)
 	if err != nil {
 		return fmt.Errorf("which rules are missing is unknown: %w", err)
 	}
@@ -52,14 +51,6 @@ func (m *missingRules) iptables(kind Kind, family netfilter.Family) error {
 	return nil
 }
 
-func plainRules(all []ownedIPTables) []*IPTables {
-	plain := make([]*IPTables, len(all))
-	for i, r := range all {
-		plain[i] = r.IPTables
-	}
-	return plain
-}
-
 func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) error {
 	host, unlisted, err := listIPTables(m.ctx, lines.kind, lines.family)
 	if err != nil {
@@ -73,7 +64,11 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 				continue
 			}
 			if slices.Contains(unlisted, table) {
-				m.checkUnlisted(r)
+				// Another program has put into it what iptables does not know: each rule is asked for. Which are missing is not told,
+				// so none are added.
+				if err := r.Check(m.ctx, r.owner.Kind); err != nil {
+					r.owner.Repair.Fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
+				}
 				continue
 			}
 			m.lack(r.owner, a.missing(r.IPTables)...)
@@ -84,14 +79,6 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 		t.Table(table, &a.chains, &a.rules)
 	}
 	return (&iptablesProgram{ctx: m.ctx, holds: m.holds, kind: lines.kind, family: lines.family}).restore(t)
-}
-
-// checkUnlisted asks iptables for each rule of a table that it cannot list, because another program has put into it
-// what iptables does not know. Which rules are missing is not told, so none are added.
-func (m *missingRules) checkUnlisted(r ownedIPTables) {
-	if err := r.Check(m.ctx, r.owner.Kind); err != nil {
-		r.owner.Repair.Fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
-	}
 }
 
 func (r *IPTables) unlistedError() error {

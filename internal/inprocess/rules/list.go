@@ -43,10 +43,8 @@ func List(ctx context.Context, c *Set) ([]Listed, error) {
 
 func listIPTablesRules(ctx context.Context, family netfilter.Family, c *Set) ([]Listed, error) {
 	var all []*IPTables
-	for _, r := range c.Changes {
-		if r.IPTables != nil && r.IPTables.Family == family {
-			all = append(all, r.IPTables)
-		}
+	for _, r := range c.iptables(c.Kind, family) {
+		all = append(all, r.IPTables)
 	}
 	if len(all) == 0 {
 		return nil, nil

@@ -18,7 +18,8 @@ import (
 
 // CommitMissing adds the rules of chains that repair, as far as they are missing. Rules that are there stay where they
 // are, except that the rules of one attachment alone, of which some are missing, are replaced in the transaction: their
-// order counts. Programs that change rules inherit the holds.
+// order counts. Programs that change rules inherit the holds, such as locks: after kill -9 of this process these tell that one
+// still runs.
 func CommitMissing(ctx context.Context, holds []*os.File, all []*Set) {
 	all = slices.DeleteFunc(slices.Clone(all), func(c *Set) bool { return c.Repair == nil || len(c.Changes) == 0 })
 	if len(all) == 0 {

@@ -39,14 +39,9 @@ func commitNFTables(socket *netfilter.Socket, err error, all []*Set, errs []erro
 }
 
 func hasNFTables(all []*Set) bool {
-	for _, c := range all {
-		for _, r := range c.Changes {
-			if r.NFTables != nil {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(s *Set) bool {
+		return slices.ContainsFunc(s.Changes, func(c Change) bool { return c.NFTables != nil })
+	})
 }
 
 func commitBatch(s *netfilter.Socket, all []*Set) error {

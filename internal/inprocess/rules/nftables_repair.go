@@ -22,18 +22,16 @@ func (m *missingRules) nftables() error {
 	if err != nil {
 		return err
 	}
-	var owners []*Set
-	var changes []*Set
+	var owners, changes []*Set
 	for _, c := range m.all {
 		if len(lacking[c]) > 0 && !c.Repair.DryRun {
 			owners, changes = append(owners, c), append(changes, &Set{Changes: lacking[c]})
 		}
 	}
-	if len(changes) == 0 || commitBatch(socket, changes) == nil {
-		return nil
-	}
-	for i, c := range changes {
-		owners[i].Repair.Fail(commitBatch(socket, []*Set{c}))
+	errs := make([]error, len(changes))
+	commitNFTables(socket, nil, changes, errs)
+	for i, err := range errs {
+		owners[i].Repair.Fail(err)
 	}
 	return nil
 }

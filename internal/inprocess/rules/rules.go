@@ -48,6 +48,13 @@ type Set struct {
 // Add adds rules.
 func (s *Set) Add(more ...Change) { s.Changes = append(s.Changes, more...) }
 
+// iptables returns those of a kind and a family.
+func (s *Set) iptables(kind Kind, family netfilter.Family) []Change {
+	return slices.DeleteFunc(slices.Clone(s.Changes), func(c Change) bool {
+		return s.Kind != kind || c.IPTables == nil || c.IPTables.Family != family
+	})
+}
+
 // made notes the handle of a rule that was added.
 func (s *Set) made(place string, handle uint64) {
 	if s.Handles == nil {

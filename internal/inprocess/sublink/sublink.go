@@ -7,6 +7,7 @@ package sublink
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -40,32 +41,25 @@ func (m Master) in(netns string, f func() error) error {
 }
 
 // UseDefaultRoute has the link of a default route be the master, if none is named.
-func (m *Master) UseDefaultRoute(netns string) error {
+func (m *Master) UseDefaultRoute(namespace string) error {
 	if m.Link != "" {
 		return nil
 	}
-	return m.in(netns, func() (err error) {
-		m.Link, err = defaultRouteLink()
+	return m.in(namespace, func() error {
+		routes, err := netns.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(routes, func(r netlink.Route) bool { return ip.IsIPNetZero(r.Dst) })
+		if at < 0 {
+			return errors.New("no default route interface found")
+		}
+		link, err := netlink.LinkByIndex(routes[at].LinkIndex)
+		if err == nil {
+			m.Link = link.Attrs().Name
+		}
 		return err
 	})
-}
-
-func defaultRouteLink() (string, error) {
-	routes, err := netns.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
-	if err != nil {
-		return "", err
-	}
-	for _, route := range routes {
-		if !ip.IsIPNetZero(route.Dst) {
-			continue
-		}
-		link, err := netlink.LinkByIndex(route.LinkIndex)
-		if err != nil {
-			return "", err
-		}
-		return link.Attrs().Name, nil
-	}
-	return "", errors.New("no default route interface found")
 }
 
 // CheckMTU requires that the master is there, and has the MTU of the interface.

@@ -22,7 +22,7 @@ import (
 // Type is the vlan plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: sublink.Del, Repair: repair,
+	Add:    add, Check: check, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "vlan") },
 }
 
 // config is the configuration of the vlan plugin.
@@ -105,5 +105,3 @@ func (conf *config) compare(link netlink.Link) error {
 	}
 	return nil
 }
-
-func repair(c *plugin.Call) error { return sublink.Repair(c, "vlan") }

@@ -50,6 +50,9 @@ type Layout struct {
 	Router bool
 	// Networks are the plugins of further networks of the clients by name, in JSON.
 	Networks map[string]string
+	// Conflists are further networks of the clients by name, as whole configurations. Allocnet carries out their calls on all
+	// clients: they have what plugins cannot do.
+	Conflists map[string]string
 	// Agent is further configuration of the allocnet agents, Client of the clients' Nomad, and Server
 	// of the servers'.
 	Agent, Client, Server string

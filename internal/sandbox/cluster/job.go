@@ -25,6 +25,8 @@ type Job struct {
 	Group string
 	// Command is the program with its arguments, if it is not that of HTTP.
 	Command []string
+	// Port of the host leads to that of HTTP. 0: none does.
+	Port int
 }
 
 func (j Job) command() (program, arguments string) {
@@ -33,6 +35,13 @@ func (j Job) command() (program, arguments string) {
 		words = []string{"web", "serve", "${NOMAD_ALLOC_NAME}"}
 	}
 	return words[0], `"` + strings.Join(words[1:], `", "`) + `"`
+}
+
+func (j Job) port() string {
+	if j.Port == 0 {
+		return ""
+	}
+	return fmt.Sprintf("port \"http\" {\n static = %d\n to = 80\n}", j.Port)
 }
 
 func (j Job) hcl() string {
@@ -67,6 +76,7 @@ func (j Job) hcl() string {
     %s
     network {
       mode = "cni/job-%s"
+      %s
     }
     task "t" {
       driver = "raw_exec"
@@ -87,7 +97,7 @@ func (j Job) hcl() string {
     }
   }
 }
-`, j.ID, j.Count, strings.Join(j.Networks, ","), j.Group, j.Network, program, arguments)
+`, j.ID, j.Count, strings.Join(j.Networks, ","), j.Group, j.Network, j.port(), program, arguments)
 }
 
 // Jobs are the jobs of a cluster, in Nomad's API.
@@ -113,7 +123,10 @@ type Allocation struct {
 
 	TaskStates map[string]struct {
 		State  string
-		Events []struct{ DisplayMessage string }
+		Events []struct {
+			Type, DisplayMessage string
+			Time                 int64 // in nanoseconds
+		}
 	}
 	// NetworkStatus is empty in a list.
 	NetworkStatus *struct{ Address string }

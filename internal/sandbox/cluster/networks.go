@@ -35,20 +35,21 @@ var addresses = map[string]string{
 // client executes the reference plugins and allocnet-ipam, the others do their work in the
 // process of allocnet-cni.
 func (c *Cluster) writeNetworks(m *Machine) error {
-	networks := maps.Clone(c.layout.Networks)
-	if networks == nil {
-		networks = map[string]string{}
-	}
+	networks, lists := map[string]string{}, map[string]string{}
+	maps.Copy(networks, c.layout.Networks)
+	maps.Copy(lists, c.layout.Conflists)
 	for name, ipam := range addresses {
 		networks[name] = `{"type": "macvlan", "master": "` + wire + `", "mode": "bridge", "ipam": ` + ipam + `}`
 	}
 	for name, plugins := range networks {
-		text := `{"cniVersion": "1.0.0", "name": "` + name + `", "plugins": [` + plugins + `]}`
+		lists[name] = `{"cniVersion": "1.0.0", "name": "` + name + `", "plugins": [` + plugins + `]}`
+	}
+	for name, text := range lists {
 		if err := m.Write("/opt/cni/config/50-"+name+".conflist", text); err != nil {
 			return err
 		}
 	}
-	for name := range networks {
+	for name := range lists {
 		if err := c.generate(m, name); err != nil {
 			return err
 		}
@@ -62,7 +63,7 @@ func (c *Cluster) writeNetworks(m *Machine) error {
 func (c *Cluster) generate(m *Machine, network string) error {
 	name := "job-" + network
 	words := []string{"allocnet", "conf", "generate", network, "--name", name, "--alloc-dir", "none"}
-	if m == c.Clients[2] {
+	if _, isWhole := c.layout.Conflists[network]; m == c.Clients[2] && !isWhole {
 		words = append(words, "--executor", "plugins")
 	}
 	if network != Flat {

@@ -45,7 +45,7 @@ const (
 	isolationRounds = 10
 	// trafficRounds is the same of traffic, which is shorter, and spreads more: what else the machine does is in one of the rounds.
 	trafficRounds = 25
-	benchOutside    = "198.18.0.2"
+	benchOutside  = "198.18.0.2"
 	// seen is when the agent has seen that files have changed, and keeps what it reads of them: not of one that has changed within two seconds.
 	seen = 3 * time.Second
 )

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -196,7 +197,7 @@ func commandOutcome(err error) error {
 	if !errors.As(err, &exit) {
 		return &cli.ExitError{Code: exitRunFailed, Err: err}
 	}
-	if status, ok := exit.Sys().(unix.WaitStatus); ok && status.Signaled() {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return &cli.ExitError{Code: exitSignalled + int(status.Signal())}
 	}
 	return &cli.ExitError{Code: exit.ExitCode()}

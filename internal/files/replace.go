@@ -229,34 +229,37 @@ func (r root) renameBy(how uint, from, to string) error {
 	return errors.Join(unix.Renameat2(fd, from, fd, to, how), opened.Close())
 }
 
+// mostPadding is more than this package has written where it overwrites.
+const mostPadding = 1 << 20
+
 // overwrite writes in one call, with newlines up to the former length before the file is cut to its own: readers see no mixture of lines.
-// Tasks can write to the directory: a link is not followed, and a file that has other names may be another's.
+// Tasks can write to the directory: a link is not followed, a file that has other names may be another's, to open a device may be to use it,
+// and a file that is as long as no disk has none of these lines.
 func (r root) overwrite(name string, data []byte) error {
 	opened, err := r.dir.Open(".")
 	if err != nil {
 		return err
 	}
 	defer opened.Close() //nolint:errcheck // a directory
-	fd, err := unix.Openat(int(opened.Fd()), name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) { // a link, a directory, a pipe
-		return fmt.Errorf("%w: it is no regular file", fs.ErrNotExist)
-	}
+	fd, err := unix.Openat(int(opened.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	file := os.NewFile(uintptr(fd), name)
+	defer unix.Close(fd) //nolint:errcheck // a path
 	var stat unix.Stat_t
-	err = unix.Fstat(fd, &stat)
-	switch {
-	case err != nil:
-	case stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink != 1: // none, if it was removed
-		err = fmt.Errorf("%w: it is no regular file with one name", fs.ErrNotExist)
-	default:
-		padding := bytes.Repeat([]byte{'\n'}, max(0, int(stat.Size)-len(data)))
-		_, err = file.WriteAt(slices.Concat(data, padding), 0)
-		err = errors.Join(err, file.Truncate(int64(len(data))))
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return err
 	}
-	return errors.Join(err, file.Close())
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink != 1 { // none, if it was removed
+		return fmt.Errorf("%w: it is no regular file with one name", fs.ErrNotExist)
+	}
+	file, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	padding := bytes.Repeat([]byte{'\n'}, int(min(max(0, stat.Size-int64(len(data))), mostPadding)))
+	_, err = file.WriteAt(slices.Concat(data, padding), 0)
+	return errors.Join(err, file.Truncate(int64(len(data))), file.Close())
 }
 
 func (r root) remove(name string) error { return Clear(r.dir, name) }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -230,6 +231,22 @@ func TestLimited(t *testing.T) {
 		if test.content != "" && content(t, path) != test.content {
 			t.Errorf("%s: it has %q", what, content(t, path))
 		}
+	}
+}
+
+// TestLimitedByNoTask: a file that a task has made as long as no disk takes no memory.
+func TestLimitedByNoTask(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Truncate(path, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := write(limited{root{openRoot(t, dir)}}, "f", []byte("new"), Options{Existing: true})
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err != nil || content(t, path) != "new" || took > 8*mostPadding {
+		t.Errorf("%v, %q, with %d bytes of memory", err, content(t, path), took)
 	}
 }
 

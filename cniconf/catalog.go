@@ -40,14 +40,15 @@ func Dirs(configured []string) []string {
 }
 
 // Present returns the directories without OwnDir if this host does not have it. It is made for the first network with rules, maybe after
-// a program has begun that reads the directories.
+// a program has begun that reads the directories. A link there that leads nowhere is there: without its networks, those of the same names
+// in a later directory would be used, which may have no rules.
 func Present(dirs []string) []string { return present(OwnDir, dirs) }
 
 func present(own string, dirs []string) []string {
-	if _, err := os.Stat(own); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(own); !errors.Is(err, fs.ErrNotExist) {
 		return dirs
 	}
-	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return dir == own })
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return filepath.Clean(dir) == own })
 }
 
 // NomadDir is of the configuration directories the one that Nomad's client reads, by convention the

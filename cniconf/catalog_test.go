@@ -412,8 +412,12 @@ func FuzzParseList(f *testing.F) {
 // TestPresent: the directory for networks with rules need not be there, and counts from when it is.
 func TestPresent(t *testing.T) {
 	own, missing := t.TempDir(), t.TempDir()+"/none"
-	dirs := []string{own, missing}
-	for dir, want := range map[string][]string{own: dirs, missing: {own}, "/other": dirs} {
+	link := own + "/link"
+	if err := os.Symlink(missing, link); err != nil {
+		t.Fatal(err)
+	}
+	dirs := []string{own, missing + "/", link}
+	for dir, want := range map[string][]string{own: dirs, missing: {own, link}, "/other": dirs, link: dirs} {
 		if got := present(dir, dirs); !slices.Equal(got, want) {
 			t.Errorf("with %s: %q, want %q", dir, got, want)
 		}

@@ -4,6 +4,7 @@
 package hook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -179,6 +180,43 @@ func TestInsideForgetsWhatPluginsDetach(t *testing.T) {
 	err = teardown("own")(w)
 	if left := w.filter.inside[id].Others; err != nil || len(before.Others) != 3 || told == 0 || slices.ContainsFunc(left, isOwn) {
 		t.Errorf("of %+v are left %+v, told %d times: %v", before.Others, left, told, err)
+	}
+}
+
+// TestInsideLeavesWhatPluginsDetach: the namespace of an attachment whose plugins have detached it has nothing of it, also if another process has told it of all on
+// record when it had been left.
+func TestInsideLeavesWhatPluginsDetach(t *testing.T) {
+	for _, inProcess := range []bool{false, true} {
+		w := newWorld(t, apartInside(t, inProcess))
+		if err := setup(runtimeRequest)(w); err != nil {
+			t.Fatal(err)
+		}
+		iface, id := w.insideOf("runtime"), w.namespaces.at[runtimeNetns].id
+		before, tried := w.filter.inside[id], 0
+		w.filter.effect = func(name string, change func() error) error {
+			if err := change(); err != nil || name != "remove inside" {
+				return err
+			}
+			tried++
+			soon, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer stop()
+			unlock, err := w.env.Store.Isolation().Lock(soon)
+			if err != nil { // it waits
+				return nil //nolint:nilerr // see above
+			}
+			defer unlock()
+			record, err := w.env.Store.Read("runtime")
+			if slices.ContainsFunc(record.Attachments, func(a state.Attachment) bool { return a.Interface == iface }) {
+				w.filter.mu.Lock()
+				defer w.filter.mu.Unlock()
+				w.filter.inside[id] = before
+			}
+			return err
+		}
+		err := w.Detach(t.Context(), "runtime", iface)
+		if left := w.own(runtimeNetns); err != nil || tried == 0 || len(before.Own) != 1 || len(left) > 0 {
+			t.Errorf("in process %t: of %+v are left %+v, of %d: %v", inProcess, before.Own, left, tried, err)
+		}
 	}
 }
 

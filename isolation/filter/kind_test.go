@@ -177,3 +177,21 @@ func TestRootFirstBesideLongNames(t *testing.T) {
 		})
 	}
 }
+
+// TestRootNotesAreOfNone: to remove all that an attachment has leaves the notes of who has chains, also if a part of one reads as its ID: the first one of another
+// kind finds who they are of.
+func TestRootNotesAreOfNone(t *testing.T) {
+	roottest.Require(t)
+	text := strings.Repeat("a", 100)
+	there, web := member(1, strings.Repeat(text, 3), "s", isolation.Strict, "br0"), member(2, "web", "s", isolation.Strict, "br0")
+	rules := isolation.Rules{Allow: []isolation.Allow{{Name: "a", From: isolation.Selector{Job: "web"}, To: isolation.Selector{Job: there.Job}}}}
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		state := filter.State{Rules: rules, Members: []filter.Member{there}}
+		err := errors.Join(kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), rules, filter.Member{Member: isolation.Member{ID: text}}))
+		state.Members = append(state.Members, web)
+		err = errors.Join(err, admit(t, rules, web, source(state)))
+		requireComplete(t, state)
+		return err
+	})
+}

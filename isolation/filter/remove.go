@@ -128,9 +128,12 @@ func removeFound(s *netfilter.Socket, id string) error {
 	})
 }
 
-// removeOwned removes the elements that attachments have in a table.
+// removeOwned removes the elements that attachments have in a table. Notes are of none, whatever they read as.
 func (l *listing) removeOwned(b *netfilter.Batch, t *netfilter.Table, owners ...string) {
 	for _, set := range slices.Sorted(maps.Keys(l.sets)) {
+		if set == kindsSet {
+			continue
+		}
 		var gone []netfilter.Element
 		for _, e := range l.sets[set] {
 			if slices.Contains(owners, ownerOf(e)) {

@@ -353,3 +353,16 @@ func TestRootDormant(t *testing.T) {
 		return nil
 	})
 }
+
+// TestRootForeignSets: a table of the name that has no chains, and sets of another form, is made anew.
+func TestRootForeignSets(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		run(t, "nft", "add table inet allocnet-isolation; add set inet allocnet-isolation members4 { type inet_service; }")
+		err := kernel.Apply(t.Context(), source(state))
+		requireComplete(t, state)
+		return err
+	})
+}

@@ -188,13 +188,24 @@ func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Alloca
 		l.HadDefault = before.HadDefault
 		return k.change(ctx, of, a, before, l)
 	}
-	ended := errors.Is(err, client.ErrRefused) || before.Stage(k.now()) == dhcp.Ended
-	if ended && !before.Lost {
-		lost := before
-		lost.Lost = true
+	if !errors.Is(err, client.ErrRefused) && before.Stage(k.now()) != dhcp.Ended {
+		return err
+	}
+	lost := before
+	lost.Lost, lost.Declined = true, before.Declined || isDeclined(a, before, err)
+	switch {
+	case !before.Lost:
 		err = errors.Join(fmt.Errorf("the address %s is not used any more: %w", lost.Address, err), k.change(ctx, of, a, before, lost))
+	case !before.Declined && lost.Declined:
+		err = errors.Join(err, k.change(ctx, of, a, before, lost))
 	}
 	return err
+}
+
+// isDeclined tells whether an error is that another interface has the address of a lease by now, which its server was told.
+func isDeclined(a state.Attachment, l dhcp.Lease, err error) bool {
+	used, ok := errors.AsType[*client.InUseError](err)
+	return ok && used.Address == l.Address.Addr() && !ipam.IsShared(l.ClientID, a.ContainerID)
 }
 
 // ask asks servers for what is due. A lease that is refused is replaced: another server may have come.
@@ -223,8 +234,8 @@ func (k *keeper) ask(ctx context.Context, n kernel.Namespace, a state.Attachment
 	return l, nil
 }
 
-// acquire asks for another lease. One that a killed process has asked for its successor gets again: it is the same client. One that was
-// declined, because another interface has the address, was never that of the attachment, and nothing of it is on record.
+// acquire asks for another lease, of the same address unless that was declined. One that a killed process has asked for its successor gets
+// again: it is the same client. Another one that is declined was never that of the attachment, and nothing of it is on record.
 func acquire(ctx context.Context, s client.Servers, before dhcp.Lease) (dhcp.Lease, error) {
-	return s.Acquire(ctx, before.Address.Addr(), func(dhcp.Lease) error { return nil })
+	return s.Acquire(ctx, ipam.Wanted(&before), func(dhcp.Lease) error { return nil })
 }

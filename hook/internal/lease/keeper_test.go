@@ -52,6 +52,8 @@ type world struct {
 	// answer is what servers answer: to "renew", "rebind" or "acquire".
 	answer func(asked string, l dhcp.Lease) (dhcp.Lease, error)
 	asked  []string
+	// wanted is the address that was asked for last; none: any.
+	wanted netip.Addr
 	// address is that of the interface, and gateway the default route by it; zero: none.
 	address  netip.Prefix
 	gateway  netip.Addr
@@ -153,7 +155,7 @@ func (c conversation) ask(what string, l dhcp.Lease) (dhcp.Lease, error) {
 
 func (c conversation) Acquire(_ context.Context, wanted netip.Addr, requested func(dhcp.Lease) error) (dhcp.Lease, error) {
 	l := first()
-	if wanted != l.Address.Addr() && wanted != other().Address.Addr() {
+	if c.wanted = wanted; wanted.IsValid() && wanted != l.Address.Addr() && wanted != other().Address.Addr() {
 		c.t.Errorf("%s is wanted", wanted)
 	}
 	if err := requested(l); err != nil {
@@ -335,6 +337,37 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%s: %+v", name, a.DHCP)
 		}
 		w.requireConsistent()
+	}
+}
+
+// TestDeclined: an address that another interface of the link has by now is not asked for again, also by an agent that starts anew: servers give it
+// to the client that had it. That of a client which may be the other interface is, as it was not declined.
+func TestDeclined(t *testing.T) {
+	for clientID, isDeclined := range map[string]bool{first().ClientID: true, "nomad/default/db/main/0/lan/net0": false} {
+		for _, refused := range []bool{true, false} {
+			w := newWorld(t)
+			a := w.read()
+			a.DHCP.ClientID = clientID
+			w.record(a)
+			w.answer = func(asked string, _ dhcp.Lease) (dhcp.Lease, error) {
+				switch {
+				case asked == "acquire" && w.wanted == first().Address.Addr():
+					return dhcp.Lease{}, &client.InUseError{Address: w.wanted}
+				case asked == "acquire":
+					return other(), nil
+				case refused:
+					return dhcp.Lease{}, client.ErrRefused
+				}
+				return dhcp.Lease{}, silence
+			}
+			w.round(w.keeper(nil), time.Hour-time.Second)
+			w.round(w.keeper(nil), 60*time.Minute)
+			w.round(w.keeper(nil), 61*time.Minute)
+			if a := w.read(); a.DHCP.Lost == isDeclined || isDeclined && a.DHCP.Address != other().Address || a.DHCP.Declined {
+				t.Errorf("the client %s, refused %t: %+v", clientID, refused, a.DHCP)
+			}
+			w.requireConsistent()
+		}
 	}
 }
 

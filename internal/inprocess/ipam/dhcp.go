@@ -139,7 +139,7 @@ func acquire(ctx context.Context, c *plugin.Call, id client.Identity, family dhc
 		return l, err
 	}
 	defer servers.Close()
-	l, err = servers.Acquire(ctx, wanted(c, family), func(l dhcp.Lease) error { return record(l, false) })
+	l, err = servers.Acquire(ctx, Wanted(c.Lease.Of(family)), func(l dhcp.Lease) error { return record(l, false) })
 	if used, ok := errors.AsType[*client.InUseError](err); ok && id.Shared {
 		err = fmt.Errorf("the address %s of %q is used by another allocation still: want it to end first, or \"identity\": \"allocation\"", used.Address, id.ClientID)
 	}
@@ -161,9 +161,9 @@ func recorderOf(c *plugin.Call, id client.Identity) func(l dhcp.Lease, sure bool
 	}
 }
 
-// wanted is the address of a family that an earlier ADD of the attachment has had. Servers may give one that was declined again if it is wanted.
-func wanted(c *plugin.Call, family dhcp.Family) netip.Addr {
-	if l := c.Lease.Of(family); l != nil && !l.Declined {
+// Wanted is the address of an earlier lease of an attachment, which may be nil. Servers may give one that was declined again if it is wanted.
+func Wanted(l *dhcp.Lease) netip.Addr {
+	if l != nil && !l.Declined {
 		return l.Address.Addr()
 	}
 	return netip.Addr{}

@@ -109,7 +109,7 @@ func TestWanted(t *testing.T) {
 	declined := had
 	declined.Declined = true
 	for want, recorded := range map[string][]dhcp.Lease{"10.0.0.5": {had}, "invalid IP": {declined}} {
-		if got := wanted(dhcpCall("", "", plugin.Lease{Recorded: recorded}), dhcp.IPv4); got.String() != want {
+		if got := Wanted(dhcpCall("", "", plugin.Lease{Recorded: recorded}).Lease.Of(dhcp.IPv4)); got.String() != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

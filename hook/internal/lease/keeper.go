@@ -26,8 +26,15 @@ import (
 // interval is the time between two looks at the records. A lease is for ten seconds at least.
 const interval = time.Second
 
-// parallel is how many leases are extended at once: servers may be silent.
+// parallel is how many leases of a queue are extended at once: servers may be silent.
 const parallel = 16
+
+// queue has leases that wait for one another: those of a network, without those that have ended. Neither a network whose servers are silent nor
+// allocations that have lost their leases, and keep asking, hold up a lease that a server extends: it would end, too.
+type queue struct {
+	network  string
+	hasEnded bool
+}
 
 // keeper extends leases.
 type keeper struct {
@@ -40,9 +47,10 @@ type keeper struct {
 	now func() time.Duration
 
 	records state.Kept[state.Record]
-	limit   chan struct{}
 	group   sync.WaitGroup
-	mu      sync.Mutex // guards tried and busy
+	mu      sync.Mutex // guards all below
+	// limits are full while as many leases of a queue are being extended as may be.
+	limits map[queue]chan struct{}
 	// tried is when each lease was last tried to be extended, and busy are those of which that goes on.
 	tried map[kept]time.Duration
 	busy  map[kept]bool
@@ -58,7 +66,7 @@ type kept struct {
 func newKeeper(env *operation.Env) *keeper {
 	return &keeper{
 		env: env, open: openInside, enter: enter, now: dhcp.Now,
-		limit: make(chan struct{}, parallel), tried: map[kept]time.Duration{}, busy: map[kept]bool{},
+		limits: map[queue]chan struct{}{}, tried: map[kept]time.Duration{}, busy: map[kept]bool{},
 	}
 }
 
@@ -137,6 +145,15 @@ func (k *keeper) begin(key kept, l dhcp.Lease) bool {
 	return true
 }
 
+func (k *keeper) limitOf(of queue) chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.limits[of] == nil {
+		k.limits[of] = make(chan struct{}, parallel)
+	}
+	return k.limits[of]
+}
+
 // forget drops what is known of attachments that are gone.
 func (k *keeper) forget(found map[kept]bool) {
 	k.mu.Lock()
@@ -150,12 +167,13 @@ func (k *keeper) forget(found map[kept]bool) {
 
 // work does what is due for one lease. A panic ends the work on it, and not the process, which serves other allocations.
 func (k *keeper) work(ctx context.Context, key kept, of state.Allocation, a state.Attachment, l dhcp.Lease) {
-	k.limit <- struct{}{}
+	limit := k.limitOf(queue{a.Network, l.Stage(k.now()) == dhcp.Ended})
+	limit <- struct{}{}
 	defer func() {
 		if reason := recover(); reason != nil {
 			k.env.Config.Logger.Error("extend a lease of DHCP", "allocation", key.allocation, "interface", key.iface, "error", within.Recovered(reason).CNIError("lease"))
 		}
-		<-k.limit
+		<-limit
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		delete(k.busy, key)

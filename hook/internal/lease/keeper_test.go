@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/dhcp/client"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -495,6 +497,53 @@ func TestAskedOnce(t *testing.T) {
 	k.group.Wait()
 	if len(w.asked) != 1 {
 		t.Errorf("asked: %s", w.asked)
+	}
+}
+
+// TestSilentServers: leases that were lost, or whose servers of another network are silent, hold up none of which the server answers.
+func TestSilentServers(t *testing.T) {
+	for name, change := range map[string]func(a *state.Attachment){
+		"lost":            func(a *state.Attachment) { a.DHCP.Lost = true },
+		"another network": func(a *state.Attachment) { a.Network = "silent" },
+	} {
+		w := newWorld(t)
+		w.time = start + 30*time.Minute
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		k, extended := w.keeper(nil), make(chan struct{})
+		var asked atomic.Int32
+		k.open = func(_ context.Context, _ kernel.Namespace, iface string, _ dhcp.Family, _ client.Identity) (client.Servers, error) {
+			if iface == "net0" {
+				close(extended)
+				return nil, errKilled
+			}
+			asked.Add(1)
+			<-ctx.Done() // no server answers
+			return nil, ctx.Err()
+		}
+		a := w.read()
+		work := func(iface string, a state.Attachment) {
+			key := kept{"a", iface, a.Created, dhcp.IPv4}
+			a.Interface = iface
+			if !k.begin(key, *a.DHCP) {
+				t.Fatalf("%s: nothing is due", name)
+			}
+			k.group.Go(func() { k.work(ctx, key, state.Allocation{ID: "a", Netns: "/ns"}, a, *a.DHCP) })
+		}
+		silent := w.read()
+		change(&silent)
+		for i := range 4 * parallel {
+			work(fmt.Sprintf("silent%d", i), silent)
+		}
+		sandbox.Eventually(t, "the others are full", func() bool { return asked.Load() == parallel })
+		work("net0", a)
+		select {
+		case <-extended:
+		case <-time.After(time.Minute):
+			t.Errorf("%s: the lease is not extended", name)
+		}
+		stop()
+		k.group.Wait()
 	}
 }
 

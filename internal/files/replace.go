@@ -229,7 +229,7 @@ func (r root) renameBy(how uint, from, to string) error {
 	return errors.Join(unix.Renameat2(fd, from, fd, to, how), opened.Close())
 }
 
-// mostPadding is more than this package has written where it overwrites.
+// mostPadding is more than this package has written where it overwrites. A longer file is a task's, and may be longer than memory is.
 const mostPadding = 1 << 20
 
 // overwrite writes in one call, with newlines up to the former length before the file is cut to its own: readers see no mixture of lines.

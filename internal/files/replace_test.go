@@ -207,6 +207,7 @@ func TestLimited(t *testing.T) {
 		"existing":                  {Options{Existing: true}, containing("old"), nil, "new"},
 		"existing, and longer":      {Options{Existing: true}, containing("older"), nil, "new"},
 		"existing, and shorter":     {Options{Existing: true}, containing(""), nil, "new"},
+		"existing, and long":        {Options{Existing: true}, func(path string) error { return errors.Join(containing("old")(path), os.Truncate(path, 1<<40)) }, nil, "new"},
 		"existing, and removed":     {Options{Existing: true}, nil, fs.ErrNotExist, ""},
 		"existing, and a link":      {Options{Existing: true}, func(path string) error { return os.Symlink("../victim", path) }, fs.ErrNotExist, "victim"},
 		"existing, and a pipe":      {Options{Existing: true}, func(path string) error { return unix.Mkfifo(path, 0o600) }, fs.ErrNotExist, ""},

@@ -66,12 +66,7 @@ func (c networkCache) store(id string, j selection.Job) error {
 	return files.ReplaceJSON(c.path(id), j, files.Options{Unlocked: true}) // not durable: load detects a truncated file
 }
 
-func (c networkCache) remove(id string) error {
-	if err := os.Remove(c.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (c networkCache) remove(id string) error { return files.Remove(c.path(id)) }
 
 func (c networkCache) prune(live map[string]bool) error {
 	files, err := os.ReadDir(c.dir)

@@ -60,12 +60,14 @@ func lockOpen(ctx context.Context, file *os.File, err error, how int) (unlock fu
 
 // IsAt tells whether an open file is still the one at path: who waits for the lock of a file that others remove asks
 // this when he has it.
-func IsAt(file *os.File, path string) (bool, error) {
+func IsAt(file *os.File, path string) (bool, error) { return isFound(file, os.Lstat, path) }
+
+func isFound(file *os.File, find func(string) (os.FileInfo, error), name string) (bool, error) {
 	opened, err := file.Stat()
 	if err != nil {
 		return false, err
 	}
-	present, err := IfExists(os.Lstat(path))
+	present, err := IfExists(find(name))
 	return present != nil && os.SameFile(opened, present), err
 }
 

@@ -5,7 +5,6 @@ package files
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,10 +27,8 @@ type Options struct {
 	// after a power cut the file has the old content or the new content. False:
 	// for files that a reboot makes worthless, or that readers verify.
 	Durable bool
-	// Unlocked gives each writer a temporary file of its own, for files that
-	// several processes may write at a time; a killed writer leaves that behind.
-	// False: the callers hold a lock, and the next writer removes the temporary
-	// file of a killed one.
+	// Unlocked has writers wait for one another, for files that several processes may write at a time. False: the
+	// callers hold a lock. The next writer removes the temporary file of a killed one.
 	Unlocked bool
 	// New makes a file, and fails with fs.ErrExist where there is one. False: it is replaced.
 	New bool
@@ -71,7 +68,7 @@ func ReplaceJSON(path string, v any, o Options) error {
 	return Replace(path, data, o)
 }
 
-// Remove removes the file at path, and what a killed writer of Replace left of it, unless it was Unlocked. There may be none.
+// Remove removes the file at path, and what a killed writer of Replace left of it. There may be none.
 func Remove(path string) error {
 	dir, err := IfExists(os.OpenRoot(filepath.Dir(path)))
 	if dir == nil {
@@ -85,17 +82,17 @@ func Remove(path string) error {
 	return RemoveTemporary(dir, name)
 }
 
-// RemoveTemporary removes what a killed writer of ReplaceIn left, unless it was Unlocked or for a file that is Existing.
+// RemoveTemporary removes what a killed writer of ReplaceIn left, unless it was for a file that is Existing.
 func RemoveTemporary(dir *os.Root, name string) error {
 	return root{dir}.remove(temporaryName(name, Options{}))
 }
 
-// ClearFile is Clear, also of what a killed writer of ReplaceIn left, unless it was Unlocked.
+// ClearFile is Clear, also of what a killed writer of ReplaceIn left.
 func ClearFile(dir *os.Root, name string) error {
 	return errors.Join(Clear(dir, name), RemoveTemporary(dir, name), root{dir}.remove(temporaryName(name, Options{Existing: true})))
 }
 
-// OfTemporary returns the name of the file that a temporary file is for, unless that was Unlocked.
+// OfTemporary returns the name of the file that a temporary file is for.
 func OfTemporary(name string) (of string, ok bool) {
 	of, hidden := strings.CutPrefix(name, ".")
 	of, ok = strings.CutSuffix(of, temporarySuffix)
@@ -105,6 +102,8 @@ func OfTemporary(name string) (of string, ok bool) {
 // directory is where the file is. Tests let each of its steps fail.
 type directory interface {
 	create(name string, mode fs.FileMode) (file, error)
+	// createShared does, when no other writer has the name. It is this one's until release, or a death.
+	createShared(name string) (f file, release func(), err error)
 	rename(from, to string) error
 	// renameNew fails with fs.ErrExist where there is a file.
 	renameNew(from, to string) error
@@ -129,10 +128,12 @@ func write(dir directory, name string, data []byte, o Options) error {
 		o.Mode = 0o600
 	}
 	temporary := temporaryName(name, o)
-	err := dir.remove(temporary)
-	if err == nil {
-		err = writeNew(dir, temporary, data, o)
+	file, release, err := createTemporary(dir, temporary, o)
+	if err != nil {
+		return err
 	}
+	defer release()
+	err = fill(file, data, o)
 	rename := dir.rename
 	switch {
 	case o.New:
@@ -181,21 +182,26 @@ const temporarySuffix = ".new"
 // temporaryName is hidden, and has no extension that readers of a configuration
 // directory look for.
 func temporaryName(name string, o Options) string {
-	switch {
-	case o.Unlocked:
-		name += "." + rand.Text()
-	case o.Existing:
+	if o.Existing {
 		name += ".existing"
 	}
 	return "." + name + temporarySuffix
 }
 
-func writeNew(dir directory, name string, data []byte, o Options) error {
-	file, err := dir.create(name, o.Mode)
-	if err != nil {
-		return err
+// createTemporary creates the temporary file, in the place of what a killed writer left.
+func createTemporary(dir directory, name string, o Options) (f file, release func(), err error) {
+	if o.Unlocked {
+		return dir.createShared(name)
 	}
-	_, err = file.Write(data)
+	if err := dir.remove(name); err != nil {
+		return nil, nil, err
+	}
+	f, err = dir.create(name, o.Mode)
+	return f, func() {}, err
+}
+
+func fill(file file, data []byte, o Options) error {
+	_, err := file.Write(data)
 	if err == nil {
 		err = file.Chmod(o.Mode)
 	}

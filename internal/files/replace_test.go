@@ -4,12 +4,14 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +53,18 @@ func (r *recorder) create(name string, mode fs.FileMode) (file, error) {
 	}
 	f, err := r.directory.create(name, mode)
 	return recordedFile{f, r}, err
+}
+
+func (r *recorder) createShared(name string) (file, func(), error) {
+	if err := r.step("create shared"); err != nil {
+		return nil, nil, err
+	}
+	f, release, err := r.directory.createShared(name)
+	return recordedFile{f, r}, release, err
+}
+
+func (r *recorder) link(from, to string) error {
+	return errors.Join(r.step("link"), r.whenWell(func() error { return r.directory.link(from, to) }))
 }
 
 func (r *recorder) rename(from, to string) error {
@@ -261,9 +275,10 @@ func TestSteps(t *testing.T) {
 		options Options
 		want    []string
 	}{
-		"plain":   {Options{}, []string{"remove", "create", "write", "chmod", "close", "rename"}},
-		"new":     {Options{New: true}, []string{"remove", "create", "write", "chmod", "close", "rename new"}},
-		"durable": {Options{Durable: true}, []string{"remove", "create", "write", "chmod", "sync file", "close", "rename", "sync directory"}},
+		"plain":    {Options{}, []string{"remove", "create", "write", "chmod", "close", "rename"}},
+		"new":      {Options{New: true}, []string{"remove", "create", "write", "chmod", "close", "rename new"}},
+		"unlocked": {Options{Unlocked: true}, []string{"create shared", "write", "chmod", "close", "rename"}},
+		"durable":  {Options{Durable: true}, []string{"remove", "create", "write", "chmod", "sync file", "close", "rename", "sync directory"}},
 	} {
 		r := &recorder{directory: root{openRoot(t, t.TempDir())}}
 		if err := write(r, "f", []byte("x"), test.options); err != nil {
@@ -430,6 +445,67 @@ func TestUnlocked(t *testing.T) {
 	}
 	writers.Wait()
 	if left := names(t, dir); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestUnlockedAfterAKill: what a writer leaves that was killed at any step, or failed there, the next one removes, and nothing of the file.
+func TestUnlockedAfterAKill(t *testing.T) {
+	for name, of := range map[string]func(*testing.T, string) directory{
+		"":        func(t *testing.T, dir string) directory { return root{openRoot(t, dir)} },
+		"limited": func(t *testing.T, dir string) directory { return limited{root{openRoot(t, dir)}} },
+	} {
+		for _, o := range []Options{{Unlocked: true, Durable: true}, {Unlocked: true, New: true}} {
+			for failAt, done := 2, false; !done; failAt++ {
+				dir := t.TempDir()
+				r := &recorder{directory: of(t, dir), failAt: failAt / 2, crash: failAt%2 == 0}
+				_ = survive(func() error { return write(r, "f", []byte("first"), o) })
+				done = failAt/2 > len(r.steps)
+				had := slices.Contains(names(t, dir), "f")
+				err := write(of(t, dir), "f", []byte("second"), o)
+				want := "second"
+				if o.New && had {
+					want = "first"
+				}
+				if left := names(t, dir); content(t, dir+"/f") != want || len(left) != 1 || errors.Is(err, fs.ErrExist) != (want == "first") || err != nil && want == "second" {
+					t.Errorf("%s %+v: crash %t at %v: %q, %v, %v", name, o, r.crash, r.steps, content(t, dir+"/f"), left, err)
+				}
+			}
+		}
+	}
+}
+
+// TestUnlockedObstacles: what another program has at the temporary name goes, and nothing that it leads to.
+func TestUnlockedObstacles(t *testing.T) {
+	for what, make := range map[string]func(dir, name string) error{
+		"a link":             func(_, name string) error { return os.Symlink("victim", name) },
+		"a link to nowhere":  func(_, name string) error { return os.Symlink("../nowhere", name) },
+		"another name":       func(dir, name string) error { return os.Link(dir+"/victim", name) },
+		"a pipe":             func(_, name string) error { return unix.Mkfifo(name, 0o600) },
+		"a directory":        func(_, name string) error { return os.Mkdir(name, 0o700) },
+		"a file of any user": func(_, name string) error { return os.WriteFile(name, []byte("long text"), 0o644) },
+	} {
+		dir := t.TempDir()
+		must(t, errors.Join(os.WriteFile(dir+"/victim", []byte("precious"), 0o600), make(dir, filepath.Join(dir, temporaryName("f", Options{Unlocked: true})))))
+		if err := Replace(dir+"/f", []byte("new"), Options{Unlocked: true}); err != nil || content(t, dir+"/f") != "new" || content(t, dir+"/victim") != "precious" || len(names(t, dir)) != 2 {
+			t.Errorf("%s: %v, left: %v", what, err, names(t, dir))
+		}
+	}
+}
+
+// TestUnlockedWaits: a writer waits for another one with the temporary file, and not without an end.
+func TestUnlockedWaits(t *testing.T) {
+	dir := openRoot(t, t.TempDir())
+	_, release, err := root{dir}.createShared("f")
+	must(t, err)
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errFull)
+	if err := (root{dir}).removeUnused(ctx, "f"); !errors.Is(err, errFull) || len(names(t, dir.Name())) != 1 {
+		t.Errorf("%v, left: %v", err, names(t, dir.Name()))
+	}
+	release()
+	must(t, root{dir}.removeUnused(ctx, "f"))
+	if left := names(t, dir.Name()); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

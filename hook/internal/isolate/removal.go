@@ -22,17 +22,10 @@ func Hold(ctx context.Context, o *operation.Operation) (release func(), err erro
 	return o.Store.Isolation().RLock(ctx)
 }
 
-// Forget has no namespace know an attachment any more, of which no interface is left. Its caller has Hold until it is not on record either.
+// Forget has neither the host nor a namespace know an attachment any more, of which no interface is left. Its caller has Hold until it is not on record
+// either. What is another attachment's by now stays.
 func Forget(ctx context.Context, o *operation.Operation, a state.Attachment) error {
-	h := host{o.Config, o.Store}
-	w, err := h.inForce()
-	if err != nil || w == nil {
-		return err
-	}
-	if m, ok := member(o.Record.Allocation, a, w.Levels); ok {
-		err = h.forgetInside(ctx, *w, m)
-	}
-	return errors.Join(err, Leave(ctx, o, a))
+	return errors.Join(Remove(ctx, o, a), Leave(ctx, o, a))
 }
 
 // Remove removes what the host, and namespaces of other allocations, have for an attachment: its addresses may be given out again after that, and to no

@@ -312,14 +312,14 @@ func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, pa
 }
 
 // forgetIsolated calls forget, which deletes the record of an attachment that has been removed. While plugins or forced cleanup did that, another process may have
-// told namespaces of all that was on record.
+// told the host and namespaces of all that was on record.
 func forgetIsolated(ctx context.Context, o *operation.Operation, a state.Attachment, forget func() error) error {
 	release, err := isolate.Hold(ctx, o)
 	if err != nil {
 		return o.Failure("detach", a, a.Attempts, err)
 	}
 	defer release()
-	if err := isolate.Forget(ctx, o, a); err != nil {
+	if err := isolate.Remove(ctx, o, a); err != nil {
 		return o.Failure("detach", a, a.Attempts, err)
 	}
 	return forget()

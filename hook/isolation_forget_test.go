@@ -1,0 +1,42 @@
+// Copyright (c) the allocnet authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// TestHostForgetsWhatPluginsDetach: the host does not know an attachment whose plugins have detached it, also if another process has told it of all on record
+// meanwhile.
+func TestHostForgetsWhatPluginsDetach(t *testing.T) {
+	for name, failing := range map[string]map[string]error{"DEL": {}, "forced cleanup": {"DEL bridge eth0": errors.New("x")}} {
+		w := newWorld(t, apartInside(t, false))
+		if err := errors.Join(setup(runtimeRequest)(w), setup(ownRequest)(w)); err != nil {
+			t.Fatal(err)
+		}
+		before, told := maps.Clone(w.filter.members), 0
+		maps.Copy(w.failing, failing)
+		w.onCall = func(int, bool) {
+			record, _ := w.env.Store.Read("own")
+			w.filter.mu.Lock()
+			defer w.filter.mu.Unlock()
+			for _, a := range record.Attachments {
+				if m, ok := before[a.ContainerID]; ok {
+					w.filter.members[m.ID], told = m, told+1
+				}
+			}
+		}
+		if err := teardown("own")(w); err != nil || told == 0 {
+			t.Errorf("%s: told %d times of %d, %v", name, told, len(before), err)
+		}
+		for id := range w.filter.members {
+			if strings.HasPrefix(id, "own") {
+				t.Errorf("%s: the host knows %s, which is not on record", name, id)
+			}
+		}
+	}
+}

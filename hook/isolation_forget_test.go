@@ -4,9 +4,11 @@
 package hook
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -38,5 +40,39 @@ func TestHostForgetsWhatPluginsDetach(t *testing.T) {
 				t.Errorf("%s: the host knows %s, which is not on record", name, id)
 			}
 		}
+	}
+}
+
+// TestForgottenAfterTheDeadline: what forced cleanup has removed is on record no more, also if DEL has taken all the time of the call.
+func TestForgottenAfterTheDeadline(t *testing.T) {
+	w := newWorld(t, apartInside(t, false))
+	if err := errors.Join(setup(runtimeRequest)(w), setup(ownRequest)(w)); err != nil {
+		t.Fatal(err)
+	}
+	late := expired{context.Background(), make(chan struct{})}
+	end := sync.OnceFunc(func() { close(late.over) })
+	w.ctx, w.onCall = late, func(int, bool) { end() }
+	err := teardown("own")(w)
+	w.ctx, w.onCall = t.Context(), nil
+	if record, errRead := w.env.Store.Read("own"); err != nil || errRead == nil {
+		t.Errorf("%v, and on record is %+v", err, record.Attachments)
+	}
+}
+
+// expired is the context of a call whose deadline is when over is closed.
+type expired struct {
+	context.Context
+
+	over chan struct{}
+}
+
+func (e expired) Done() <-chan struct{} { return e.over }
+
+func (e expired) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }

@@ -312,8 +312,10 @@ func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, pa
 }
 
 // forgetIsolated calls forget, which deletes the record of an attachment that has been removed. While plugins or forced cleanup did that, another process may have
-// told the host and namespaces of all that was on record.
+// told the host and namespaces of all that was on record. They may have taken all the time of the call.
 func forgetIsolated(ctx context.Context, o *operation.Operation, a state.Attachment, forget func() error) error {
+	ctx, stop := cleaning(ctx, o.Config.CallTimeout)
+	defer stop()
 	release, err := isolate.Hold(ctx, o)
 	if err != nil {
 		return o.Failure("detach", a, a.Attempts, err)

@@ -321,7 +321,7 @@ func forgetIsolated(ctx context.Context, o *operation.Operation, a state.Attachm
 		return o.Failure("detach", a, a.Attempts, err)
 	}
 	defer release()
-	if err := isolate.Remove(ctx, o, a); err != nil {
+	if err := isolate.Forget(ctx, o, a); err != nil {
 		return o.Failure("detach", a, a.Attempts, err)
 	}
 	return forget()

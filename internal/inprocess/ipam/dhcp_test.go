@@ -103,6 +103,19 @@ func TestUnsureLease(t *testing.T) {
 	}
 }
 
+// TestShared: the identifier of an allocation is its own, and that of a job none of one, whatever it is named.
+func TestShared(t *testing.T) {
+	for _, id := range []string{"a1", "nomad"} {
+		own, shared := dhcpCall("", "", plugin.Lease{}), dhcpCall(`, "identity": "job"`, "ADDRESS_KEY=1", plugin.Lease{Namespace: "prod", Job: "db", Group: "g"})
+		own.ContainerID, shared.ContainerID = id, id
+		for want, c := range map[bool]*plugin.Call{false: own, true: shared} {
+			if got, err := identify(c); err != nil || got.Shared != want {
+				t.Errorf("%s: %+v, %v, want %t", id, got, err, want)
+			}
+		}
+	}
+}
+
 // TestWanted: an address that the attachment has had is asked for again, unless it was declined.
 func TestWanted(t *testing.T) {
 	had := dhcp.Lease{Address: netip.MustParsePrefix("10.0.0.5/24"), Lost: true}

@@ -93,7 +93,9 @@ func hostName(job, task string) string {
 	return strings.TrimRight(label[:min(len(label), maxLabel)], "-")
 }
 
-// IsShared tells whether another interface may be the client that an attachment is known by, or have been it.
+// IsShared tells whether another interface may be the client that an attachment is known by, or have been it. That of a job begins as one of the
+// allocation "nomad", and has more parts.
 func IsShared(clientID, containerID string) bool {
-	return !strings.HasPrefix(clientID, containerID+"/")
+	of, isOwn := strings.CutPrefix(clientID, containerID+"/")
+	return !isOwn || strings.Count(of, "/") != 1
 }

@@ -71,12 +71,15 @@ func (l *lan) serve(addresses string, options ...string) {
 // of those that were given, and of no others.
 func (l *lan) serveISC(family, subnets, given string) {
 	l.Helper()
-	conf, leases := l.dir+"/dhcpd"+family+".conf", l.dir+"/dhcpd"+family+".leases"
+	conf, leases := l.dir+"/dhcpd"+family+".conf", l.leases(family)
 	sandbox.WriteFile(l.T, conf, "authoritative; default-lease-time 14; min-lease-time 14; max-lease-time 14; preferred-lifetime 14;\n"+
 		"ping-check false; dhcp-cache-threshold 0; local-address6 ::;\n"+subnets+"\n")
 	sandbox.WriteFile(l.T, leases, given)
 	l.run(l.at, "Server starting service", isc(l.T, "dhcpd"), "-"+family, "-f", "-d", "--no-pid", "-cf", conf, "-lf", leases, "srv0")
 }
+
+// leases is the file of those of the server of ISC for a family.
+func (l *lan) leases(family string) string { return l.dir + "/dhcpd" + family + ".leases" }
 
 // onLAN and onLAN6 are the subnets of the LAN, and their addresses, for the servers of ISC.
 const (

@@ -197,3 +197,54 @@ func TestDHCPv6Page(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestLongDHCPIsolated: on a strict network, what asks for leases and asks the link passes, by both families: a lease whose address another host has taken,
+// while no server extended it, is replaced by another one. Rules know the new address, and it reaches the link; neighbours stay apart.
+func TestLongDHCPIsolated(t *testing.T) {
+	l := newLAN6(t)
+	sandbox.WriteFile(t, l.conf+"/70-lan6.conflist", `{"cniVersion": "1.1.0", "name": "lan6", "allocnet": {"isolation": "strict", "enforce": "inside"},
+		"plugins": [{"type": "macvlan", "master": "lan0", "ipam": {"type": "dhcp", "families": ["ipv4", "ipv6"]}}]}`)
+	serve := func() {
+		l.serveISC("4", onLAN, read(t, l.leases("4")))
+		l.serveISC("6", onLAN6, read(t, l.leases("6")))
+	}
+	sandbox.WriteFile(t, l.leases("4"), "")
+	sandbox.WriteFile(t, l.leases("6"), "")
+	serve()
+	l.ready()
+	must[*api.Allocation](l.host)(l.setup6("db-2"))
+	first := must[*api.Allocation](l.host)(l.setup6("db-1")).Attachments[0].Addresses
+	four, six := address(l.host, "db-1", "eth0"), l.address6("db-1", "eth0")
+	l.stop()
+	l.await("the leases end", func() bool { return address(l.host, "db-1", "eth0") == "" && l.address6("db-1", "eth0") == "" })
+	for _, command := range []string{
+		"ip netns add other", "ip link add other0 link lan0 netns other type macvlan mode bridge", "ip -n other link set other0 up",
+		"ip -n other addr add " + first[0].String() + " dev other0", "ip -n other addr add " + first[1].Addr().String() + "/64 dev other0 nodad",
+	} {
+		sandbox.Run(t, strings.Fields(command)...)
+	}
+	t.Cleanup(func() { sandbox.Run(t, "ip", "netns", "delete", "other") })
+	serve()
+	l.await("the leases are replaced", func() bool { return address(l.host, "db-1", "eth0") != "" && l.address6("db-1", "eth0") != "" })
+	if address(l.host, "db-1", "eth0") == four || l.address6("db-1", "eth0") == six {
+		t.Errorf("it has %s and %s, which another host has", address(l.host, "db-1", "eth0"), l.address6("db-1", "eth0"))
+	}
+	l.awaitTold("DHCPDECLINE", 1)
+	sandbox.Run(t, "ip", "-n", "db-1", "-6", "route", "add", "2001:db8:77::/64", "dev", "eth0")
+	isReached := func(to string) bool { // the port is closed
+		out, _ := l.script("ip netns exec db-1 timeout 1 bash -c '</dev/tcp/" + to + "/9'")
+		return strings.Contains(out, "Connection refused")
+	}
+	l.await("what it sends passes", func() bool { return isReached("10.77.0.1") && isReached("2001:db8:77::1") })
+	l.await("the neighbour has an address", func() bool { return address(l.host, "db-2", "eth0") != "" })
+	neighbour := strings.Split(strings.TrimPrefix(address(l.host, "db-2", "eth0"), "inet "), "/")[0]
+	if isReached(neighbour) {
+		t.Error("neighbours reach each other")
+	}
+	l.requireChecked("db-1")
+	for _, id := range []string{"db-1", "db-2"} {
+		if err := l.client.Teardown(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -15,10 +15,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/hook/internal/isolate"
 	"github.com/allocnet/allocnet/hook/internal/onrecord"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/isolation"
@@ -327,6 +329,37 @@ func TestIsolationIsRecordedFirst(t *testing.T) {
 	w.wantApart()
 	if ids := w.filter.ids(); len(ids) != 1 {
 		t.Errorf("the host keeps apart %v, want web alone", ids)
+	}
+}
+
+// TestIsolationIsUndone: of an ADD that failed, and is tried again, the host has nothing when that is on record, also if it gets all on record anew meanwhile.
+func TestIsolationIsUndone(t *testing.T) {
+	w := newWorld(t, isolated(t, isolation.Strict))
+	w.failing["ADD portmap eth0"] = transient
+	undone := 0
+	w.filter.effect = func(name string, change func() error) error {
+		err := change()
+		if name == "remove own" {
+			undone++
+			clear(w.failing)
+			soon, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer stop()
+			_ = isolate.Apply(soon, w.env) // it waits, or has what is on record
+		}
+		return err
+	}
+	ends := map[string]int{}
+	w.onCall = func(int, bool) {
+		if m, ok := w.filter.members["own"]; ok && w.killer.seen[len(w.killer.seen)-1] == "ADD bridge eth0" {
+			ends[m.End]++
+		}
+	}
+	if err := setup(ownRequest)(w); err != nil || undone == 0 {
+		t.Fatalf("undone %d times: %v", undone, err)
+	}
+	w.wantApart()
+	if len(ends) > 0 {
+		t.Errorf("when ADD begins again the host has the ends %v", ends)
 	}
 }
 

@@ -41,22 +41,22 @@ func UndoAdd(ctx context.Context, o *operation.Operation, a *state.Attachment, l
 			return err
 		}
 	}
-	return RecordUndone(o, a)
+	return RecordUndone(undoing, o, a)
 }
 
 // RecordUndone records that nothing is left of an attachment.
-func RecordUndone(o *operation.Operation, a *state.Attachment) error {
+func RecordUndone(ctx context.Context, o *operation.Operation, a *state.Attachment) error {
 	undone := *a
 	undone.Planned, undone.Result, undone.RuleHandles = true, nil, nil
 	lease.Release(&undone)
 	if i := a.Isolation; i != nil {
 		undone.Isolation = i.Unplaced()
 	}
-	if err := o.Lock.Write(undone); err != nil {
-		return err
+	err := forgetIsolated(ctx, o, *a, func() error { return o.Lock.Write(undone) })
+	if err == nil {
+		*a = undone
 	}
-	*a = undone
-	return nil
+	return err
 }
 
 // Del runs DEL with the arguments of ADD and the recorded result. What the chain left is to

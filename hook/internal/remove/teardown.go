@@ -311,8 +311,8 @@ func detach(ctx context.Context, o *operation.Operation, a *state.Attachment, pa
 	return c, nil
 }
 
-// forgetIsolated calls forget, which deletes the record of an attachment that has been removed. While plugins or forced cleanup did that, another process may have
-// told the host and namespaces of all that was on record. They may have taken all the time of the call.
+// forgetIsolated calls forget, after which an attachment that has been removed is not on record. While it was removed, host and namespaces may have got anew
+// all that was. They may have taken all the time of the call.
 func forgetIsolated(ctx context.Context, o *operation.Operation, a state.Attachment, forget func() error) error {
 	ctx, stop := cleaning(ctx, o.Config.CallTimeout)
 	defer stop()

@@ -180,7 +180,7 @@ func detachAgain(ctx context.Context, o *operation.Operation, a *state.Attachmen
 			return err
 		}
 	}
-	return remove.RecordUndone(o, a)
+	return remove.RecordUndone(ctx, o, a)
 }
 
 // attachAgain runs ADD, and repairs what allocnet makes around it.

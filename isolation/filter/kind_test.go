@@ -10,9 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/isolation"
@@ -193,5 +197,37 @@ func TestRootNotesAreOfNone(t *testing.T) {
 		err = errors.Join(err, admit(t, rules, web, source(state)))
 		requireComplete(t, state)
 		return err
+	})
+}
+
+// TestRootFirstWhileTheLastGoes: the host answers for the first attachment of its kind that is apart on a bridge, also if the last one that was so there goes
+// meanwhile, as one whose ADD has failed.
+func TestRootFirstWhileTheLastGoes(t *testing.T) {
+	roottest.Require(t)
+	rules := isolation.Rules{Allow: []isolation.Allow{{Name: "a", From: isolation.Selector{Job: "web"}, To: isolation.Selector{Job: "db"}}}}
+	last, first, stays := member(1, "rest", "s", isolation.Strict, "br0"), member(2, "web", "s", isolation.Strict, "br0"), member(3, "rest", "t", isolation.Strict, "br1")
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		for round := range 40 {
+			err := kernel.Apply(t.Context(), source(filter.State{Rules: rules, Members: []filter.Member{last, stays}}))
+			ns, failed := netns.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+			if err = errors.Join(err, failed); err != nil {
+				return err
+			}
+			var group errgroup.Group
+			group.Go(func() error {
+				return ns.Do(func() error {
+					time.Sleep(time.Duration(round) * 100 * time.Microsecond)
+					return kernel.Remove(t.Context(), rules, last)
+				})
+			})
+			state := filter.State{Rules: rules, Members: []filter.Member{first, stays}}
+			err = errors.Join(kernel.Complete(t.Context(), rules, first, source(state)), group.Wait(), ns.Close())
+			if err != nil {
+				return err
+			}
+			requireComplete(t, state)
+		}
+		return nil
 	})
 }

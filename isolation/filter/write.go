@@ -107,7 +107,13 @@ func add(s *netfilter.Socket, r *ruleset, m *Member) error {
 	if err != nil {
 		return err
 	}
-	if m.isApart(k) && !isRouted(m.Bridge) { // the last one of its bridge has gone meanwhile
+	return m.requireAnswered(k)
+}
+
+// requireAnswered is an error if an attachment that was added is apart on a bridge where the host does not answer: the last one that was so there has gone
+// meanwhile.
+func (m *Member) requireAnswered(k *kind) error {
+	if m.isApart(k) && !isRouted(m.Bridge) {
 		return errOutdated
 	}
 	return nil
@@ -123,7 +129,7 @@ func (f Kernel) Complete(ctx context.Context, rules isolation.Rules, m Member, s
 	defer s.CloseLater()
 	r := prepare(rules, false)
 	k := r.kindOf(&m.Member)
-	if _, isReady, err := r.ready(s, &m, k); err != nil || !isReady || addFirst(s, r, &m, k) != nil {
+	if _, isReady, err := r.ready(s, &m, k); err != nil || !isReady || addFirst(s, r, &m, k) != nil || m.requireAnswered(k) != nil {
 		return f.Apply(ctx, state)
 	}
 	return answerFor(&m)

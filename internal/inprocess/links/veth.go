@@ -43,12 +43,7 @@ func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
 		name := veth.PeerName
 		err := netlink.LinkAdd(veth)
 		if err == nil {
-			link, err := netlinksafe.LinkByName(veth.Name)
-			if err != nil {
-				_ = netlink.LinkDel(veth) // the first error is returned
-				return nil, fmt.Errorf("failed to make veth pair: %w", err)
-			}
-			return link, nil
+			return refetch(veth)
 		}
 		if isNamed || !errors.Is(err, unix.EEXIST) {
 			return nil, fmt.Errorf("failed to make veth pair: %w", err)
@@ -58,6 +53,16 @@ func MakeVeth(veth *netlink.Veth) (netlink.Link, error) {
 		}
 	}
 	return nil, errors.New("failed to find a unique veth name")
+}
+
+// refetch returns the link with what the kernel has chosen for it; it is deleted if that fails.
+func refetch(veth *netlink.Veth) (netlink.Link, error) {
+	link, err := netlinksafe.LinkByName(veth.Name)
+	if err != nil {
+		_ = netlink.LinkDel(veth) // the first error is returned
+		return nil, fmt.Errorf("failed to make veth pair: %w", err)
+	}
+	return link, nil
 }
 
 // NewMAC returns a random MAC, for links that get it when they are made: udev replaces MACs that the kernel

@@ -139,7 +139,7 @@ func TestStaleLocks(t *testing.T) {
 	if err != nil || !slices.Equal(stale, []string{"killed"}) {
 		t.Errorf("got %v, %v", stale, err)
 	}
-	must(t, os.WriteFile(s.markPath(pendingMarks, "lost"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(s.dir, pendingMarks, "lost"), nil, 0o600))
 	must(t, s.RemoveStale())
 	if _, err := os.Stat(s.lockPath("killed")); err == nil {
 		t.Error("the stale lock is left")

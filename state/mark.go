@@ -16,8 +16,6 @@ import (
 // something about it, so that not all records are read to find it. It is set
 // before the record says so, and removed after: a mark too many is harmless.
 
-func (s *Store) markPath(marks, id string) string { return filepath.Join(s.dir, marks, id) }
-
 // marked returns the IDs of the allocations that have a mark in a directory, in order.
 func marked(dir string) ([]string, error) {
 	entries, err := files.IfExists(os.ReadDir(dir))
@@ -49,7 +47,7 @@ func (s *Store) markedUnrecorded() ([]string, error) {
 }
 
 func (l *Locked) addMark(marks string) error {
-	file, err := l.store.disk.create(l.store.markPath(marks, l.id), os.O_WRONLY)
+	file, err := l.store.disk.create(filepath.Join(l.store.dir, marks, l.id), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -58,5 +56,5 @@ func (l *Locked) addMark(marks string) error {
 
 // removeMark removes a mark; one that is not set is fine.
 func (l *Locked) removeMark(marks string) error {
-	return files.UnlessMissing(l.store.disk.remove(l.store.markPath(marks, l.id), os.Remove))
+	return files.UnlessMissing(l.store.disk.remove(filepath.Join(l.store.dir, marks, l.id), os.Remove))
 }

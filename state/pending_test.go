@@ -71,7 +71,7 @@ func TestUnrecordedMarks(t *testing.T) {
 	must(t, recorded.Begin(Allocation{ID: "recorded", Mode: ModeSetup}, []Attachment{choosing("eth0")}))
 	must(t, recorded.AddPending())
 	for _, marks := range []string{pendingMarks, portMarks} {
-		must(t, os.WriteFile(s.markPath(marks, "lost-"+marks), nil, 0o600))
+		must(t, os.WriteFile(filepath.Join(s.dir, marks, "lost-"+marks), nil, 0o600))
 	}
 	got, err := s.markedUnrecorded()
 	if want := []string{"lost-pending", "lost-ports"}; err != nil || !slices.Equal(got, want) {

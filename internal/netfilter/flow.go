@@ -76,10 +76,10 @@ func byteOf(data []byte, path ...uint16) uint8 {
 
 // ForgetFlows has the kernel forget the flows that addresses have begun or answer. A kernel that does not list flows keeps them.
 func (s *Socket) ForgetFlows(of []netip.Addr) error {
-	if offloads, err := s.offloads(); err == nil && !offloads {
-		of = slices.DeleteFunc(slices.Clone(of), func(a netip.Addr) bool { return s.flushFlows(a) == nil })
+	if offloads, err := offloads(s); err == nil && !offloads {
+		of = slices.DeleteFunc(slices.Clone(of), func(a netip.Addr) bool { return flushFlows(s, a) == nil })
 	}
-	return s.forgetListed(of)
+	return forgetListed(s, of)
 }
 
 // Attributes of <linux/netfilter/nfnetlink_conntrack.h> that no package has: which parts of the tuples of a message are those of the flows that it is about.
@@ -91,14 +91,14 @@ const (
 )
 
 // offloads tells whether the kernel has flowtables: flows in these it does not flush, and does not say so.
-func (s *Socket) offloads() (has bool, err error) {
+func offloads(s *Socket) (has bool, err error) {
 	err = s.dump(unix.NFT_MSG_GETFLOWTABLE, "", func([]byte) { has = true })
 	return has, err
 }
 
 // flushFlows has the kernel look for the flows of an address of IPv4: to list them it locks each of hundreds of thousands of places where there may be one, for
 // milliseconds. The error is that of a kernel before 6.10: to it, a message with a part of a tuple is of no flow. Of IPv6 Linux 6.18 flushes those of all other addresses.
-func (s *Socket) flushFlows(a netip.Addr) error {
+func flushFlows(s *Socket, a netip.Addr) error {
 	if !a.Is4() {
 		return errors.ErrUnsupported
 	}
@@ -121,15 +121,15 @@ func (s *Socket) flushFlows(a netip.Addr) error {
 }
 
 // forgetListed is ForgetEach for these flows.
-func (s *Socket) forgetListed(of []netip.Addr) error {
+func forgetListed(s *Socket, of []netip.Addr) error {
 	if len(of) == 0 {
 		return nil
 	}
-	found, err := s.findFlows(func(f Flow) bool {
+	found, err := findFlows(s, func(f Flow) bool {
 		return slices.Contains(of, f.Original.Source) || slices.Contains(of, f.Reply.Source)
 	})
 	if err = ignoreUnsupported(err); err == nil {
-		err = s.forget(found)
+		err = forget(s, found)
 	}
 	if err != nil {
 		return fmt.Errorf("flows of %v: %w", of, err)
@@ -145,15 +145,15 @@ func ForgetEach(ctx context.Context, wanted func(Flow) bool) error {
 		return err
 	}
 	defer s.Close() //nolint:errcheck // nothing is left to send
-	found, err := s.findFlows(wanted)
+	found, err := findFlows(s, wanted)
 	if err != nil {
 		return fmt.Errorf("list flows: %w", err)
 	}
-	return s.forget(found)
+	return forget(s, found)
 }
 
 // findFlows returns the messages of the flows that are wanted, which identify them.
-func (s *Socket) findFlows(wanted func(Flow) bool) (found [][]byte, err error) {
+func findFlows(s *Socket, wanted func(Flow) bool) (found [][]byte, err error) {
 	err = undisturbed(func() error {
 		found = nil
 		return s.receive(flowMessage(nl.IPCTNL_MSG_CT_GET, netlink.Dump, []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}), func(flow []byte) bool {
@@ -166,7 +166,7 @@ func (s *Socket) findFlows(wanted func(Flow) bool) (found [][]byte, err error) {
 	return found, err
 }
 
-func (s *Socket) forget(flows [][]byte) error {
+func forget(s *Socket, flows [][]byte) error {
 	for _, flow := range flows {
 		if _, err := s.Execute(flowMessage(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, flow)); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("forget a flow from %s: %w", newFlow(flow).Original.Source, err)

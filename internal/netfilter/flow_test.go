@@ -27,9 +27,9 @@ func TestRootForgetFlows(t *testing.T) {
 	want := []string{"10.0.0.2 10.0.0.3", "10.0.0.3 10.0.0.4", "fd00::2 fd00::3"}
 	for name, forget := range map[string]func(s *Socket) error{
 		"flushed, and the rest listed": func(s *Socket) error {
-			return s.forgetListed(slices.DeleteFunc(slices.Clone(gone), func(a netip.Addr) bool { return s.flushFlows(a) == nil }))
+			return forgetListed(s, slices.DeleteFunc(slices.Clone(gone), func(a netip.Addr) bool { return flushFlows(s, a) == nil }))
 		},
-		"listed": func(s *Socket) error { return s.forgetListed(gone) },
+		"listed": func(s *Socket) error { return forgetListed(s, gone) },
 		"either": func(s *Socket) error { return s.ForgetFlows(gone) },
 	} {
 		netnstest.Run(t, func() error {

@@ -110,6 +110,13 @@ func (r *runner) end() {
 
 func (r *runner) reapply() { kick(r.kicks) }
 
+func (r *runner) configure(s Settings) {
+	r.mu.Lock()
+	r.settings = s
+	r.mu.Unlock()
+	r.reapply()
+}
+
 // watch reads the blocks whenever they change.
 func (r *runner) watch(ctx context.Context) {
 	wait := storePause

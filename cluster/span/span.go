@@ -136,10 +136,7 @@ func (s *Span) Configure(settings Settings) {
 	s.settings = settings
 	kick(s.refilter)
 	for _, r := range s.runners {
-		r.mu.Lock()
-		r.settings = settings
-		r.mu.Unlock()
-		r.reapply()
+		r.configure(settings)
 	}
 }
 
@@ -264,12 +261,7 @@ func (s *Span) update(ctx context.Context) {
 			s.remove(route.Pool{Name: name, Subnets: subnets})
 		}
 	}
-	s.mu.Lock()
-	maps.DeleteFunc(s.failed, func(pool string, p Problem) bool { return p.Kind == Overlapping && refused[pool] == nil })
-	s.mu.Unlock()
-	for pool, err := range refused {
-		s.note(pool, Overlapping, err)
-	}
+	s.noteRefused(refused)
 	for _, k := range chosen {
 		s.run(ctx, k)
 	}
@@ -294,6 +286,16 @@ func (s *Span) spare() {
 		kick(s.refilter)
 	}
 	s.found, s.spared = true, spared
+}
+
+// noteRefused replaces the problems of pools that overlap others.
+func (s *Span) noteRefused(refused map[string]error) {
+	s.mu.Lock()
+	maps.DeleteFunc(s.failed, func(pool string, p Problem) bool { return p.Kind == Overlapping && refused[pool] == nil })
+	s.mu.Unlock()
+	for pool, err := range refused {
+		s.note(pool, Overlapping, err)
+	}
 }
 
 // made returns the subnets of all pools that have a runner, or routes.

@@ -103,6 +103,16 @@ func (l *ledger) read(instance string) (*records, error) {
 	return r, err
 }
 
+// readSettled is read once a write that has not ended has.
+func (l *ledger) readSettled(ctx context.Context, instance string) (*records, error) {
+	unlock, err := l.addresses.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return l.read(instance)
+}
+
 // readWritten reads the records as they were written, whenever that was. Those of an earlier
 // instance of this host are of no use, but what is in use stays in use: their blocks are lost
 // until the store says otherwise.
@@ -116,12 +126,7 @@ func (l *ledger) readWritten(instance string) (*records, error) {
 		return nil, fmt.Errorf("%s: %w: no address is given out; restore the file, or remove it when no allocation on this host has an address of the pool", l.dir.pathOf(recordsFile), err)
 	}
 	if r.Instance != instance {
-		// Those of another instance are of blocks that are lost.
-		r.Instance, r.Verified = instance, moment{}
-		r.Blocks = slices.DeleteFunc(r.Blocks, func(b Record) bool { return b.State == Claiming || b.State == Releasing })
-		for i := range r.Blocks {
-			r.Blocks[i].State, r.Blocks[i].Index = Lost, 0
-		}
+		r.disown(instance)
 	}
 	return r, nil
 }
@@ -144,6 +149,15 @@ func (r *records) validate(pool string) error {
 		}
 	}
 	return nil
+}
+
+// disown turns the records of another instance into those of blocks that are lost.
+func (r *records) disown(instance string) {
+	r.Instance, r.Verified = instance, moment{}
+	r.Blocks = slices.DeleteFunc(r.Blocks, func(b Record) bool { return b.State == Claiming || b.State == Releasing })
+	for i := range r.Blocks {
+		r.Blocks[i].State, r.Blocks[i].Index = Lost, 0
+	}
 }
 
 // write makes records the last ones that this host knows.

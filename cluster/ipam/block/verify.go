@@ -47,11 +47,7 @@ func (l *Leases) Verify(ctx context.Context) error {
 			err = s.look(ctx)
 		}
 		if err == nil {
-			for _, r := range slices.Clone(s.records.Blocks) {
-				if r.State == Held || r.State == Lost {
-					err = errors.Join(err, v.verifyBlock(ctx, r))
-				}
-			}
+			err = v.verifyBlocks(ctx)
 		}
 		l.trusted.Store(err == nil)
 		if err != nil {
@@ -96,12 +92,7 @@ func (l *Leases) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := l.ledger.addresses.Lock(ctx) // once a write that has not ended has
-	if err != nil {
-		return err
-	}
-	r, err := l.ledger.read(self.Instance)
-	unlock()
+	r, err := l.ledger.readSettled(ctx, self.Instance)
 	if err != nil {
 		return err
 	}
@@ -142,6 +133,16 @@ func (l *Leases) saveFence(ctx context.Context) error {
 	}
 	_, err = l.ledger.edit(ctx, self.Host, func(r *records) error { r.Fence = int64(fence); return nil })
 	return err
+}
+
+func (v *verifier) verifyBlocks(ctx context.Context) error {
+	var errs []error
+	for _, r := range slices.Clone(v.s.records.Blocks) {
+		if r.State == Held || r.State == Lost {
+			errs = append(errs, v.verifyBlock(ctx, r))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // resolve finishes what earlier processes left.

@@ -65,10 +65,7 @@ type verified struct {
 // is changing is left to it.
 func complete(ctx context.Context, e *operation.Env, v Verification, seen verified) {
 	if len(seen.succeeded) > 0 {
-		if o, err := e.TryBegin(v.ID); err == nil { // else the next CHECK does
-			repair.NoteSucceeded(o, seen.succeeded)
-			o.End()
-		}
+		recordSucceeded(e, v.ID, seen.succeeded)
 	}
 	if !seen.repairable {
 		return
@@ -81,6 +78,16 @@ func complete(ctx context.Context, e *operation.Env, v Verification, seen verifi
 	if err != nil {
 		logUnknown(e, v, err)
 	}
+}
+
+// recordSucceeded does so for an allocation that is not locked.
+func recordSucceeded(e *operation.Env, id string, succeeded []state.Attachment) {
+	o, err := e.TryBegin(id)
+	if err != nil {
+		return // the next CHECK does
+	}
+	defer o.End()
+	repair.NoteSucceeded(o, succeeded)
 }
 
 func logUnknown(e *operation.Env, v Verification, why error) {

@@ -93,14 +93,18 @@ func restoreBridges(ctx context.Context, w *Work, a state.Attachment) {
 		if had, err := w.Store.Bridges().AcceptRA(name); err != nil || had == "" {
 			continue // ADD says what is wrong
 		}
-		unlock, err := w.Store.Bridges().Lock(ctx)
-		if err == nil {
-			err = restoreBridge(w, name)
-			unlock()
-		}
-		if err != nil {
+		if err := restoreLocked(ctx, w, name); err != nil {
 			w.log(a).Warn("a bridge does not accept router advertisements as before", "error", err)
 			return
 		}
 	}
+}
+
+func restoreLocked(ctx context.Context, w *Work, bridge string) error {
+	unlock, err := w.Store.Bridges().Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return restoreBridge(w, bridge)
 }

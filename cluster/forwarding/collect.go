@@ -36,11 +36,7 @@ func Collect(ctx context.Context, node netip.Addr, withRules bool) *Facts {
 	f.unread(f.collectLinks(node))
 	if withRules {
 		f.IsGuarded = route.IsGuarded
-		ctx, stop := context.WithTimeout(ctx, rulesTimeout)
-		defer stop()
-		listed := f.collectIPTables(ctx)
-		f.unread(f.collectNftables(ctx, []string{Forward, prerouting}, listed))
-		f.unread(f.collectFirewalld(ctx))
+		f.collectRules(ctx)
 	}
 	return f
 }
@@ -146,6 +142,15 @@ func (f *Facts) setUnderlay(node netip.Addr, links []netlink.Link) {
 
 // rulesTimeout bounds the programs that list rules: that of firewalld waits for its daemon.
 const rulesTimeout = 20 * time.Second
+
+// collectRules reads what filters forwarded packets.
+func (f *Facts) collectRules(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, rulesTimeout)
+	defer stop()
+	listed := f.collectIPTables(ctx)
+	f.unread(f.collectNftables(ctx, []string{Forward, prerouting}, listed))
+	f.unread(f.collectFirewalld(ctx))
+}
 
 // CollectFilters reads the rules alone: those of packets that come to the host, that it forwards, gets and sends.
 func CollectFilters(ctx context.Context) *Facts {

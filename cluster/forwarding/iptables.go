@@ -39,13 +39,7 @@ func parseIptablesTable(l cleanup.Listing, table string) *ruleset {
 		switch {
 		case line.Table != table:
 		case line.Policy != "":
-			s.chains[line.Chain] = nil
-			switch line.Policy {
-			case "DROP":
-				s.policies[line.Chain] = dropped
-			case "ACCEPT":
-				s.policies[line.Chain] = accepted
-			}
+			s.declare(line)
 		default:
 			s.append(line)
 		}
@@ -61,6 +55,16 @@ func parseIptablesTable(l cleanup.Listing, table string) *ruleset {
 		return fmt.Sprintf("%s -I %s -s %s -d %s -j ACCEPT", l.Program, chain, subnet, subnet)
 	}
 	return s
+}
+
+func (s *ruleset) declare(chain netfilter.Line) {
+	s.chains[chain.Chain] = nil
+	switch chain.Policy {
+	case "DROP":
+		s.policies[chain.Chain] = dropped
+	case "ACCEPT":
+		s.policies[chain.Chain] = accepted
+	}
 }
 
 // append adds a rule. One that cannot be read may do anything.

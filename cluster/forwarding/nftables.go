@@ -96,13 +96,7 @@ func parseNftables(t table, data []byte) (*ruleset, error) {
 			s.offloads[o.Flowtable.Name], _ = valuesOf(o.Flowtable.Dev)
 		}
 		if o.Rule != nil {
-			r := rule{text: "a rule of the chain " + o.Rule.Chain}
-			for _, part := range o.Rule.Expression { // what is behind one that is not known may not be reached
-				for name, value := range part {
-					r.part(name, value)
-				}
-			}
-			s.chains[o.Rule.Chain] = append(s.chains[o.Rule.Chain], r)
+			s.chains[o.Rule.Chain] = append(s.chains[o.Rule.Chain], o.Rule.parse())
 		}
 	}
 	s.open = func(chain string, subnet netip.Prefix) string {
@@ -123,6 +117,17 @@ func protocolOf(subnet netip.Prefix) string {
 		return "ip6"
 	}
 	return "ip"
+}
+
+// parse reads the parts of a rule. What is behind one that is not known may not be reached.
+func (n *nftRule) parse() rule {
+	r := rule{text: "a rule of the chain " + n.Chain}
+	for _, part := range n.Expression {
+		for name, value := range part {
+			r.part(name, value)
+		}
+	}
+	return r
 }
 
 func (r *rule) part(name string, value json.RawMessage) {
@@ -186,7 +191,7 @@ func matchOf(value json.RawMessage) condition {
 	case m.Left.CT.Key != "":
 		name = "ct " + m.Left.CT.Key
 	}
-	if f := m.Left.FIB; f.Result == "oif" && slices.Contains(f.Flags, "saddr") && slices.Contains(f.Flags, "iif") { // the route to the source by the interface from which it comes
+	if m.Left.FIB.isOfSource() {
 		return m.Left.FIB.condition(m.Op, m.Right)
 	}
 	values, ok := valuesOf(m.Right)
@@ -210,6 +215,11 @@ func matchOf(value json.RawMessage) condition {
 type fib struct {
 	Result string   `json:"result"`
 	Flags  []string `json:"flags"`
+}
+
+// isOfSource is whether it is the route to the source of a packet by the interface from which that comes.
+func (f fib) isOfSource() bool {
+	return f.Result == "oif" && slices.Contains(f.Flags, "saddr") && slices.Contains(f.Flags, "iif")
 }
 
 // condition is whether there is one, or there is none.

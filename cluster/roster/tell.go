@@ -159,8 +159,7 @@ func groupOf(m isolation.Member) ipam.MemberGroup {
 func add(content *ipam.MembersContent, g ipam.MemberGroup, a netip.Addr) {
 	for i := range content.Groups {
 		other := &content.Groups[i]
-		same := *other
-		if same.Addresses = nil; reflect.DeepEqual(same, g) {
+		if isSame(*other, g) {
 			other.Addresses = append(other.Addresses, a)
 			slices.SortFunc(other.Addresses, netip.Addr.Compare)
 			return
@@ -168,4 +167,9 @@ func add(content *ipam.MembersContent, g ipam.MemberGroup, a netip.Addr) {
 	}
 	g.Addresses = []netip.Addr{a}
 	content.Groups = append(content.Groups, g)
+}
+
+func isSame(a, b ipam.MemberGroup) bool {
+	a.Addresses, b.Addresses = nil, nil
+	return reflect.DeepEqual(a, b)
 }

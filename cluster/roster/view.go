@@ -68,7 +68,7 @@ const mostText = 256
 func (v *view) remotes(instance string) (all []isolation.Remote) {
 	for _, path := range slices.Sorted(maps.Keys(v.Known)) {
 		read, members := v.Known[path].Read, v.Known[path].Content.members
-		if members == nil || members.Instance == instance || v.Known[v.governor(members.Piece)].Content.owner != members.Instance {
+		if members == nil || members.Instance == instance || v.ownerOf(members) != members.Instance {
 			continue
 		}
 		confirmed := members.Written
@@ -77,7 +77,7 @@ func (v *view) remotes(instance string) (all []isolation.Remote) {
 		}
 		for _, g := range members.Groups {
 			level := isolation.Level(g.Level)
-			if len(g.Addresses) == 0 || !slices.Contains([]isolation.Level{isolation.None, isolation.Network, isolation.Strict}, level) || slices.ContainsFunc([]string{g.Network, g.Namespace, g.Job, g.Group}, isLong) {
+			if len(g.Addresses) == 0 || !isLevel(level) || slices.ContainsFunc([]string{g.Network, g.Namespace, g.Job, g.Group}, isLong) {
 				continue
 			}
 			if utils.ValidateNetworkName(g.Network) != nil { // a listing of nftables has it, and is loaded again
@@ -93,6 +93,15 @@ func (v *view) remotes(instance string) (all []isolation.Remote) {
 }
 
 func isLong(text string) bool { return len(text) > mostText }
+
+func isLevel(l isolation.Level) bool {
+	return l == isolation.None || l == isolation.Network || l == isolation.Strict
+}
+
+// ownerOf returns the instance that may speak for a piece. Empty: none.
+func (v *view) ownerOf(m *ipam.MembersContent) string {
+	return v.Known[v.governor(m.Piece)].Content.owner
+}
 
 // governor is the path of the entry that says whose a piece is. Empty: it is no piece of the pool.
 func (v *view) governor(piece netip.Prefix) string {

@@ -84,12 +84,18 @@ const (
 	ethernetMTU = 1500
 )
 
+// needsIPv6 is whether routes have next hops of IPv6 behind the device: to blocks of IPv6, and between hosts
+// with IPv6 addresses.
+func (p Pool) needsIPv6(local netip.Addr) bool {
+	return local.Is6() || slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool { return s.Addr().Is6() })
+}
+
 func (p Pool) device(local netip.Addr, underlayMTU int) device {
 	mac := deviceMAC(local, p.Name)
 	return device{
 		name: deviceName(p.Name), alias: aliasPrefix + p.Name, mac: mac,
 		mtu: underlayMTU - overhead(local), id: p.VXLAN.ID, port: p.VXLAN.Port,
-		local: local, up: true, tuned: true, hasIPv4: true, ipv6: local.Is6() || slices.ContainsFunc(p.Subnets, func(s netip.Prefix) bool { return s.Addr().Is6() }), linkLocal: linkLocalOf(mac),
+		local: local, up: true, tuned: true, hasIPv4: true, ipv6: p.needsIPv6(local), linkLocal: linkLocalOf(mac),
 	}
 }
 

@@ -136,16 +136,7 @@ var inDevice = netip.AddrFrom4([4]byte{169, 254, 0, Protocol})
 func (s *socket) doDevice(v verb, d device) error {
 	switch v {
 	case add:
-		attrs := netlink.NewLinkAttrs()
-		mac, err := net.ParseMAC(d.mac)
-		if err != nil {
-			return err
-		}
-		attrs.Name, attrs.HardwareAddr, attrs.MTU, attrs.Group = d.name, mac, d.mtu, netns.LinkGroup
-		if err := s.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: d.id, Port: d.port, SrcAddr: d.local.AsSlice()}); err != nil {
-			return fmt.Errorf("VXLAN %d, port %d, from %s: %w", d.id, d.port, d.local, err)
-		}
-		return nil
+		return s.addDevice(d)
 	case replace:
 		return s.repairDevice(d)
 	}
@@ -155,6 +146,19 @@ func (s *socket) doDevice(v verb, d device) error {
 	}
 	delete(s.indexes, d.name)
 	return s.LinkDel(l)
+}
+
+func (s *socket) addDevice(d device) error {
+	attrs := netlink.NewLinkAttrs()
+	mac, err := net.ParseMAC(d.mac)
+	if err != nil {
+		return err
+	}
+	attrs.Name, attrs.HardwareAddr, attrs.MTU, attrs.Group = d.name, mac, d.mtu, netns.LinkGroup
+	if err := s.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: d.id, Port: d.port, SrcAddr: d.local.AsSlice()}); err != nil {
+		return fmt.Errorf("VXLAN %d, port %d, from %s: %w", d.id, d.port, d.local, err)
+	}
+	return nil
 }
 
 // repairDevice makes of a device what it should be. It changes only what is wrong: a device that

@@ -26,12 +26,7 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 			return fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
-			for _, e := range entriesOf(r, s.names) {
-				to.routes = append(to.routes, e)
-				if e.prefix.Bits() == 0 && e.via.IsValid() {
-					to.gateways = append(to.gateways, e.via)
-				}
-			}
+			to.addRoute(r, s.names)
 		}
 	}
 	s.present = map[place]entry{}
@@ -41,6 +36,15 @@ func (s *socket) listRoutes(to *snapshot, _ string) error {
 		}
 	}
 	return nil
+}
+
+func (to *snapshot) addRoute(r netlink.Route, names map[int]string) {
+	for _, e := range entriesOf(r, names) {
+		to.routes = append(to.routes, e)
+		if e.prefix.Bits() == 0 && e.via.IsValid() {
+			to.gateways = append(to.gateways, e.via)
+		}
+	}
 }
 
 // entriesOf returns each next hop of a route as one of its own. IPv6 shows routes with one prefix and metric

@@ -100,15 +100,19 @@ func (s *socket) listAddresses(to *snapshot, device string) error {
 		own := address{addressOf(a.IP), s.names[a.LinkIndex], a.Scope == unix.RT_SCOPE_UNIVERSE && a.Flags&fleeting == 0}
 		to.addresses = append(to.addresses, own)
 		if l := s.links[device]; l != nil && own.device == device {
-			switch own.Addr {
-			case linkLocalOf(l.mac):
-				l.linkLocal = own.Addr
-			case inDevice:
-				l.hasIPv4 = true
-			}
+			l.note(own.Addr)
 		}
 	}
 	return nil
+}
+
+func (l *link) note(a netip.Addr) {
+	switch a {
+	case linkLocalOf(l.mac):
+		l.linkLocal = a
+	case inDevice:
+		l.hasIPv4 = true
+	}
 }
 
 // fleeting are the flags of addresses that are not used for new connections, or not for long.
@@ -133,16 +137,21 @@ func (s *socket) listNeighbours(to *snapshot, device string) error {
 			return fmt.Errorf("list neighbours of %s: %w", device, err)
 		}
 		for _, n := range list {
-			switch {
-			case n.State&netlink.NUD_PERMANENT == 0 || n.Flags&netlink.NTF_PROXY != 0: // the kernel has learned it by itself
-			case n.Family == unix.AF_BRIDGE:
-				to.forwards = append(to.forwards, forward{device, n.HardwareAddr.String(), addressOf(n.IP)})
-			default:
-				to.neighbours = append(to.neighbours, neighbour{device, addressOf(n.IP), n.HardwareAddr.String()})
-			}
+			to.addNeighbour(n, device)
 		}
 	}
 	return nil
+}
+
+// addNeighbour leaves out what the kernel has learned by itself.
+func (to *snapshot) addNeighbour(n netlink.Neigh, device string) {
+	switch {
+	case n.State&netlink.NUD_PERMANENT == 0 || n.Flags&netlink.NTF_PROXY != 0:
+	case n.Family == unix.AF_BRIDGE:
+		to.forwards = append(to.forwards, forward{device, n.HardwareAddr.String(), addressOf(n.IP)})
+	default:
+		to.neighbours = append(to.neighbours, neighbour{device, addressOf(n.IP), n.HardwareAddr.String()})
+	}
 }
 
 // isOff is the answer of a kernel without the family.

@@ -141,9 +141,7 @@ func Mistakes(name, ipamName string, text strictjson.Text) ([]*strictjson.Mistak
 	if !ok {
 		return nil, nil
 	}
-	ignore := func(key string) bool {
-		return isRemark(key) || slices.Contains(otherKeys[name], key) || slices.Contains([]string{"allocnet", "cniVersions", "disableCheck", "disableGC", "loadOnlyInlinedPlugins"}, key)
-	}
+	ignore := func(key string) bool { return isRemark(key) || slices.Contains(otherKeys[name], key) || isListKey(key) }
 	mistakes, err := text.Check(strictjson.Form{Of: name, Into: known.Config(), Skip: freeKeys, Ignore: ignore})
 	if err != nil {
 		return nil, err
@@ -175,6 +173,11 @@ var freeKeys = []string{"ipam", "args", "runtimeConfig", "capabilities", "prevRe
 // isRemark tells whether a key is for people, or for a program that marks it as its own.
 func isRemark(key string) bool {
 	return strings.ContainsAny(key, "./$#") || strings.HasPrefix(key, "_") || strings.HasPrefix(key, "x-")
+}
+
+// isListKey tells whether a key is one of a list, which the file of a single plugin has as well.
+func isListKey(key string) bool {
+	return slices.Contains([]string{"allocnet", "cniVersions", "disableCheck", "disableGC", "loadOnlyInlinedPlugins"}, key)
 }
 
 // referenceModule begins the package paths of the reference plugins.

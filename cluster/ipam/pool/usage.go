@@ -85,14 +85,7 @@ func (p *Pool) Usage(ctx context.Context) (Usage, error) {
 		u.Blocks = append(u.Blocks, BlockUsage{r.Block, string(r.State), c})
 	}
 	for _, f := range p.o.Config.BlockFamilies() {
-		sum := FamilyUsage{Family: f}
-		for _, b := range u.Blocks {
-			if ipam.FamilyOf(b.Block.Addr()) == f {
-				sum.Blocks++
-				sum.Used, sum.Cooling, sum.Free = sum.Used+b.Used, sum.Cooling+b.Cooling, sum.Free+b.Free
-			}
-		}
-		u.Families = append(u.Families, sum)
+		u.Families = append(u.Families, u.sum(f))
 	}
 	if u.Conflicts, err = p.conflicts.read(); err != nil {
 		p.o.Logger.Debug("read the number of addresses in use elsewhere", "error", err) // begins at 0 again
@@ -111,6 +104,17 @@ func (p *Pool) overview(ctx context.Context) (*block.Overview, error) {
 	}
 	defer unlock()
 	return p.blocks.Overview()
+}
+
+func (u *Usage) sum(f ipam.Family) FamilyUsage {
+	s := FamilyUsage{Family: f}
+	for _, b := range u.Blocks {
+		if ipam.FamilyOf(b.Block.Addr()) == f {
+			s.Blocks++
+			s.Used, s.Cooling, s.Free = s.Used+b.Used, s.Cooling+b.Cooling, s.Free+b.Free
+		}
+	}
+	return s
 }
 
 func (u *Usage) family(f ipam.Family) Count {

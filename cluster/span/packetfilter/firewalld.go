@@ -67,7 +67,7 @@ func (k *Keeper) removeSource(ctx context.Context, s source) error {
 		return nil
 	}
 	_, err := k.system.run(ctx, "", firewallCmd, zoneOption, "--remove-source="+s.Subnet.String())
-	if errors.Is(err, exec.ErrNotFound) || exits(err, exitZoneConflict, exitUnknownSource, exitNotRunning) { // there is no such source
+	if isGone(err) {
 		return nil
 	}
 	return err
@@ -79,6 +79,11 @@ const (
 	exitUnknownSource = 30
 	exitNotRunning    = 252
 )
+
+// isGone is whether firewall-cmd failed because there is no such source.
+func isGone(err error) bool {
+	return errors.Is(err, exec.ErrNotFound) || exits(err, exitZoneConflict, exitUnknownSource, exitNotRunning)
+}
 
 func exits(err error, codes ...int) bool {
 	var exit interface{ ExitCode() int }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -86,13 +85,7 @@ func (k *Keeper) Keep(ctx context.Context, found Found, g Goal) (changed bool, e
 	if err != nil {
 		return false, err
 	}
-	if recorded.isDamaged { // all subnets that are known may be sources
-		for _, pool := range slices.Sorted(maps.Keys(g.Known)) {
-			for _, subnet := range g.Known[pool] {
-				recorded.Sources = append(recorded.Sources, source{pool, subnet})
-			}
-		}
-	}
+	recorded.assume(g.Known)
 	r := round{Keeper: k}
 	if recorded.HasRules && len(found.Listings) == 0 && !k.system.hasIptables() {
 		r.errs = append(r.errs, fmt.Errorf("no program of iptables is installed, and there may be rules of the chain %s: install iptables, or remove %s if there are none", chainName, k.recordPath()))

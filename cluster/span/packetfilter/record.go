@@ -6,6 +6,8 @@ package packetfilter
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +24,18 @@ type record struct {
 	Sources []source `json:"sources,omitempty"`
 
 	isDamaged bool
+}
+
+// assume makes a damaged record say that all subnets that are known may be sources.
+func (r *record) assume(known map[string][]netip.Prefix) {
+	if !r.isDamaged {
+		return
+	}
+	for _, pool := range slices.Sorted(maps.Keys(known)) {
+		for _, subnet := range known[pool] {
+			r.Sources = append(r.Sources, source{pool, subnet})
+		}
+	}
 }
 
 // recordName is that of the record. Records of routes have a suffix.

@@ -44,13 +44,7 @@ func Check(ctx context.Context, e *operation.Env, id string) ([]Checked, error) 
 	if !o.HasRecord() {
 		return nil, fmt.Errorf("allocation %s %w", id, state.ErrNotFound)
 	}
-	var damage error
-	if len(o.Record.Damaged) > 0 {
-		if err := o.Restore(); err != nil {
-			o.Log.Warn("the damaged record is not completed", "error", err)
-		}
-		damage = o.DamagedRecord(nil)
-	}
+	damage := restoreForCheck(o)
 	ns, err := o.Namespace()
 	if err != nil { // a namespace that is gone is what the check found
 		return nil, errdefs.As(errdefs.Failed, fmt.Errorf("allocation %s: %w", id, err))
@@ -87,4 +81,15 @@ func setOutcome(o *operation.Operation, c *Checked, a state.Attachment, err erro
 	if err != nil {
 		c.Err, c.Unknown = o.Failure("check", a, 1, err), !inspect.IsDamage(err)
 	}
+}
+
+// restoreForCheck completes a damaged record for CHECK, and reports the damage.
+func restoreForCheck(o *operation.Operation) error {
+	if len(o.Record.Damaged) == 0 {
+		return nil
+	}
+	if err := o.Restore(); err != nil {
+		o.Log.Warn("the damaged record is not completed", "error", err)
+	}
+	return o.DamagedRecord(nil)
 }

@@ -86,22 +86,30 @@ func (p *Attachment) bind(allocation state.Allocation, r Request, ports []portma
 	p.unassigned = slices.Concat(p.chosen, added)
 	a := p.Attachment
 	a.BridgeMTU, a.ConfList, a.CapabilityArgs = bridges, binding.ConfList, binding.CapabilityArgs
-	if p.List, err = cniconf.ParseList(a.ConfList); err != nil { // it is complete
+	if err := p.chooseExecutor(f); err != nil {
 		return err
-	}
-	why := f.WhyPlugins(p.List, p.rules.Executor)
-	if a.Executor = state.InProcess; why != nil { // which know no addresses of the host
-		a.Executor = state.Plugins
-		ofPlugins := func(*cniconf.Network) error { return why }
-		if err := cmp.Or(policy.CheckEgress(p.network, ofPlugins), policy.CheckPublishAddress(p.network, ofPlugins)); err != nil {
-			return err
-		}
 	}
 	if err := p.forPlugins(); err != nil {
 		return err
 	}
 	a.ChosenPorts, err = encodeChosen(p.chosen)
 	return err
+}
+
+// chooseExecutor records what executes the plugins of an attachment, whose conflist is complete. Plugins know no addresses of the host, and
+// are refused where it has some.
+func (p *Attachment) chooseExecutor(f Facts) (err error) {
+	if p.List, err = cniconf.ParseList(p.Attachment.ConfList); err != nil {
+		return err
+	}
+	why := f.WhyPlugins(p.List, p.rules.Executor)
+	if why == nil {
+		p.Attachment.Executor = state.InProcess
+		return nil
+	}
+	p.Attachment.Executor = state.Plugins
+	ofPlugins := func(*cniconf.Network) error { return why }
+	return cmp.Or(policy.CheckEgress(p.network, ofPlugins), policy.CheckPublishAddress(p.network, ofPlugins))
 }
 
 // forPlugins makes ranges of ports single ones where plugins get them: CNI has no ranges.

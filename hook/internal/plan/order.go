@@ -85,10 +85,14 @@ func bridgeInterfaces(chain []cniconf.Plugin, candidates []Attachment) []string 
 			continue
 		}
 		for _, e := range candidates {
-			if slices.ContainsFunc(e.network.Chain(), func(first cniconf.Plugin) bool { return first.Type == "bridge" && first.Bridge == p.Master }) {
+			if createsBridge(e.network.Chain(), p.Master) {
 				interfaces = append(interfaces, e.Attachment.Interface)
 			}
 		}
 	}
 	return interfaces
+}
+
+func createsBridge(chain []cniconf.Plugin, name string) bool {
+	return slices.ContainsFunc(chain, func(p cniconf.Plugin) bool { return p.Type == "bridge" && p.Bridge == name })
 }

@@ -92,7 +92,7 @@ func cleanBatch(ctx context.Context, e *operation.Env, ids []string, boot string
 			e.Config.Logger.Warn("a record of an earlier boot is left", "allocation", id, "error", err)
 		case o.Record.Allocation.BootID == "" || o.Record.Allocation.BootID == boot || o.IsLost():
 			o.End()
-		case len(o.Record.Damaged) == 0 && !slices.ContainsFunc(o.Record.Attachments, func(a state.Attachment) bool { return !o.Config.Cleaner.Covers(a) }):
+		case isCovered(o):
 			covered = append(covered, o)
 		default:
 			others = append(others, o)
@@ -105,6 +105,12 @@ func cleanBatch(ctx context.Context, e *operation.Env, ids []string, boot string
 		leaveToRetry(o, errEarlierBoot)
 	}
 	return nil
+}
+
+// isCovered tells whether the cleaner removes all that the allocation left.
+func isCovered(o *operation.Operation) bool {
+	return len(o.Record.Damaged) == 0 &&
+		!slices.ContainsFunc(o.Record.Attachments, func(a state.Attachment) bool { return !o.Config.Cleaner.Covers(a) })
 }
 
 func dropCovered(ctx context.Context, e *operation.Env, covered []*operation.Operation) error {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
@@ -49,6 +50,15 @@ func (p *Repairing) plugins(ctx context.Context, ns kernel.Namespace, last bool)
 		p.DryRun = true
 	}
 	p.supported(ctx, list)
+}
+
+// prove makes what is missing of an attachment no damage, and no repair, if the plugins that made it are not
+// installed any more: those may have been of a version that makes other rules.
+func (p *Repairing) prove() {
+	if p.stands && len(p.Missing) > 0 {
+		p.Err = errors.Join(p.Err, fmt.Errorf("its plugins are not installed any more; in their place allocnet misses: %s", strings.Join(p.Missing, "; ")))
+		p.Missing = nil
+	}
 }
 
 // supported repairs what plugins that allocnet knows have made, but leaves their rules to be added.

@@ -72,6 +72,18 @@ func reattachEach(ctx context.Context, e *operation.Env, ids []string, r Request
 	return drifts, err
 }
 
+// reattachAll attaches again what only comes back so, in the order in which attachments were made.
+func (r *repairRound) reattachAll(ctx context.Context) {
+	for _, p := range r.repairs {
+		due := p.reattaches && len(p.Unrepairable) > 0 && p.Err == nil && ctx.Err() == nil
+		if due && r.request.Defer {
+			p.deferred = true
+		} else if due {
+			p.reattach(ctx, r.request.Grace)
+		}
+	}
+}
+
 // reattach attaches an attachment again, if that cannot harm what a task has moved on purpose.
 func (p *Repairing) reattach(ctx context.Context, grace time.Duration) {
 	ns, err := p.operation.Namespace()

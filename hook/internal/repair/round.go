@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/allocnet/allocnet/allocation"
@@ -124,12 +123,7 @@ func oneRound(ctx context.Context, e *operation.Env, ids []string, r Request, lo
 	}
 	if locked {
 		round.ask(ctx)
-		for _, p := range round.repairs { // in the order in which they were made
-			due := p.reattaches && len(p.Unrepairable) > 0 && p.Err == nil && ctx.Err() == nil
-			if p.deferred = due && r.Defer; due && !r.Defer {
-				p.reattach(ctx, r.Grace)
-			}
-		}
+		round.reattachAll(ctx)
 	}
 	return round.result(), nil
 }
@@ -355,11 +349,8 @@ func (r *repairRound) commit(ctx context.Context) {
 	limited, stop := context.WithTimeoutCause(ctx, limit, &cniexec.CommitTimeoutError{Limit: limit})
 	defer stop()
 	r.env.Config.InProcess.CommitMissing(limited, holds, changes)
-	for _, p := range ordered { // plugins that are not installed any more may have been of a version that makes other rules
-		if p.stands && len(p.Missing) > 0 {
-			p.Err = errors.Join(p.Err, fmt.Errorf("its plugins are not installed any more; in their place allocnet misses: %s", strings.Join(p.Missing, "; ")))
-			p.Missing = nil
-		}
+	for _, p := range ordered {
+		p.prove()
 	}
 }
 

@@ -49,20 +49,24 @@ func repair(c *plugin.Call) error {
 			return err
 		}
 	}
-	bridge, errHost := conf.repairLink(c, result)
-	if errHost == nil {
-		errHost = conf.repairGateways(c, bridge, result)
-	}
-	if errHost == nil {
-		errHost = conf.repairPort(c.Repair, bridge, port, conf.VLAN, conf.trunk)
-	}
-	if err := errors.Join(err, errHost); err != nil {
+	if err := errors.Join(err, conf.repairHost(c, result, port)); err != nil {
 		return err
 	}
 	if !conf.IPMasq || conf.IPAM.Type == "" {
 		return nil
 	}
 	return masquerade.Repair(c, masquerade.Options{Backend: conf.IPMasqBackend, Egress: conf.EgressAddress}, plugin.Networks(result))
+}
+
+func (conf *config) repairHost(c *plugin.Call, result *current.Result, port netlink.Link) error {
+	bridge, err := conf.repairLink(c, result)
+	if err != nil {
+		return err
+	}
+	if err := conf.repairGateways(c, bridge, result); err != nil {
+		return err
+	}
+	return conf.repairPort(c.Repair, bridge, port, conf.VLAN, conf.trunk)
 }
 
 // repairLink returns the bridge; nil if it is missing and nothing is to be made.
@@ -117,12 +121,17 @@ func (conf *config) repairMTU(r *remedy.Repair, bridge *netlink.Bridge) error {
 	if bridge.MTU >= conf.MTU {
 		return nil
 	}
-	ports, err := netns.PortsOf(bridge)
-	if err != nil || slices.ContainsFunc(ports, func(port netlink.Link) bool { return port.Attrs().MTU < conf.MTU }) { // which it follows
+	if smaller, err := hasSmallerPort(bridge, conf.MTU); err != nil || smaller {
 		return err
 	}
 	what := fmt.Sprintf("MTU of %s is %d, the network has %d", conf.Bridge, bridge.MTU, conf.MTU)
 	return r.Ensure(what, func() error { return netlink.LinkSetMTU(bridge, conf.MTU) })
+}
+
+// hasSmallerPort tells whether a bridge follows a port with an MTU below that of a network.
+func hasSmallerPort(bridge *netlink.Bridge, mtu int) (bool, error) {
+	ports, err := netns.PortsOf(bridge)
+	return slices.ContainsFunc(ports, func(port netlink.Link) bool { return port.Attrs().MTU < mtu }), err
 }
 
 // repairGateways repairs the addresses of the bridge, or of its port for the VLAN, and

@@ -96,6 +96,10 @@ func repairHostEnd(c *plugin.Call, host netlink.Link, result *current.Result) er
 			}
 		}
 	}
+	return repairHostRoutes(c, host, result)
+}
+
+func repairHostRoutes(c *plugin.Call, host netlink.Link, result *current.Result) error {
 	present, err := links.RoutesOf(host, unix.RT_TABLE_MAIN)
 	if err != nil {
 		return err

@@ -71,27 +71,11 @@ func (r *IPTables) jumps(l *netfilter.Listings, table *netfilter.Table) (jumps [
 		if err != nil {
 			return nil, err
 		}
-		if made := r.jumpsMadeWith(l, table, chain.Handle, own); len(own)+len(made) == chain.Uses {
-			return made, nil
+		if jumps = r.jumpsMadeWith(l, table, chain.Handle, own); len(own)+len(jumps) == chain.Uses {
+			return jumps, nil
 		}
 	}
-	isJump := netfilter.JumpTo(r.Chain)
-	for _, caller := range r.callers() {
-		rules, err := l.Of(table, caller)
-		if err != nil {
-			return nil, err
-		}
-		for _, rule := range rules {
-			switch {
-			case !isJump(rule):
-			case !rule.Mentions(r.Comment):
-				return nil, errCalled
-			default:
-				jumps = append(jumps, jump{rule, caller})
-			}
-		}
-	}
-	return jumps, nil
+	return r.listJumps(l, table)
 }
 
 // mostGuesses is how many handles are asked for at most.
@@ -119,6 +103,27 @@ func (r *IPTables) jumpsMadeWith(l *netfilter.Listings, table *netfilter.Table, 
 		}
 	}
 	return jumps
+}
+
+// listJumps lists the chains that have such rules.
+func (r *IPTables) listJumps(l *netfilter.Listings, table *netfilter.Table) (jumps []jump, err error) {
+	isJump := netfilter.JumpTo(r.Chain)
+	for _, caller := range r.callers() {
+		rules, err := l.Of(table, caller)
+		if err != nil {
+			return nil, err
+		}
+		for _, rule := range rules {
+			switch {
+			case !isJump(rule):
+			case !rule.Mentions(r.Comment):
+				return nil, errCalled
+			default:
+				jumps = append(jumps, jump{rule, caller})
+			}
+		}
+	}
+	return jumps, nil
 }
 
 // hasShared tells whether it is certain that a family has what all attachments share. To assert

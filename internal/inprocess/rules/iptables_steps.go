@@ -40,15 +40,20 @@ func (h *iptablesHost) makeShared(changes iptablesChangeList, table string) bool
 		defer files.CloseLocked(namespace)
 		_ = files.Lock(h.ctx, namespace, unix.LOCK_EX) // without the lock a rule may be there twice
 	}
-	for _, group := range groups { // in one transaction if nothing of it exists
-		existing, all := &iptablesTransaction{}, &iptablesTransaction{}
-		existing.checkGroup(group)
-		all.addGroup(group)
-		if h.restoreTable(&existing.Transaction, table) != nil && h.restoreTable(&all.Transaction, table) != nil && h.ctx.Err() == nil {
-			_ = h.makeSteps(group, table) // who needs it fails
-		}
+	for _, group := range groups {
+		h.makeGroup(group, table)
 	}
 	return true
+}
+
+// makeGroup makes what is missing of a group: in one transaction if it does not exist at all.
+func (p *iptablesProgram) makeGroup(group Group, table string) {
+	existing, all := &iptablesTransaction{}, &iptablesTransaction{}
+	existing.checkGroup(group)
+	all.addGroup(group)
+	if p.restoreTable(&existing.Transaction, table) != nil && p.restoreTable(&all.Transaction, table) != nil && p.ctx.Err() == nil {
+		_ = p.makeSteps(group, table) // who needs it fails
+	}
 }
 
 func (p *iptablesProgram) makeSteps(g Group, table string) error {

@@ -59,7 +59,7 @@ func (s *Socket) dial() error {
 const destroying = 200 * time.Millisecond
 
 // CloseLater closes a connection to nftables of the host in a while: who closes one before that is destroyed which a batch has deleted, of this connection or another
-// one, waits for packets in flight, and all other changes of nftables wait with him. The network namespace stays until then.
+// one, waits for packets in flight, and all other changes of nftables wait, too. The network namespace stays until then.
 func (s *Socket) CloseLater() {
 	time.AfterFunc(destroying, func() { _ = s.Close() })
 }

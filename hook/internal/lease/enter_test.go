@@ -35,6 +35,19 @@ type handle struct {
 
 func (h handle) Handle() string { return h.path }
 
+// inNew calls f in a new namespace.
+func inNew(t *testing.T, f func(n handle) error) {
+	t.Helper()
+	netnstest.Run(t, func() error {
+		here, err := ns.GetNS("/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer here.Close()
+		return f(handle{path: fmt.Sprintf("/proc/self/fd/%d", here.Fd())})
+	})
+}
+
 // TestRootEnter: the interface has what its lease gives after each change, however often it is made, and nothing of the former one. What
 // the network has for itself stays.
 func TestRootEnter(t *testing.T) {
@@ -61,13 +74,7 @@ func TestRootEnter(t *testing.T) {
 		{lost, ""},
 		{others, "10.0.1.6/24; 10.0.1.0/24 via <nil>; "},
 	}
-	netnstest.Run(t, func() error {
-		here, err := ns.GetNS("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
-		defer here.Close()
-		n := handle{path: fmt.Sprintf("/proc/self/fd/%d", here.Fd())}
+	inNew(t, func(n handle) error {
 		if err := enter(n, "net0", first); err == nil {
 			t.Error("an interface that is missing is no error")
 		}
@@ -100,13 +107,7 @@ func TestRootEnter(t *testing.T) {
 // of others and the link-local one stay.
 func TestRootEnterIPv6(t *testing.T) {
 	roottest.Require(t)
-	netnstest.Run(t, func() error {
-		here, err := ns.GetNS("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
-		defer here.Close()
-		n := handle{path: fmt.Sprintf("/proc/self/fd/%d", here.Fd())}
+	inNew(t, func(n handle) error {
 		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "net0"}}
 		other, err := netlink.ParseAddr("2001:db8::99/64")
 		if err != nil {
@@ -144,13 +145,7 @@ func TestRootEnterIPv6(t *testing.T) {
 // TestRootEnterAnnounces: hosts of the link are told of an address that the interface has anew, and not of one that it had.
 func TestRootEnterAnnounces(t *testing.T) {
 	roottest.Require(t)
-	netnstest.Run(t, func() error {
-		here, err := ns.GetNS("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
-		defer here.Close()
-		n := handle{path: fmt.Sprintf("/proc/self/fd/%d", here.Fd())}
+	inNew(t, func(n handle) error {
 		link, peer := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "net0"}, PeerName: "peer"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "peer"}}
 		if err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link), netlink.LinkSetUp(peer)); err != nil {
 			return err

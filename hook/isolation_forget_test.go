@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/allocnet/allocnet/state"
 )
 
 // TestHostForgetsWhatPluginsDetach: the host does not know an attachment whose plugins have detached it, also if another process has told it of all on record
@@ -23,14 +25,13 @@ func TestHostForgetsWhatPluginsDetach(t *testing.T) {
 		before, told := maps.Clone(w.filter.members), 0
 		maps.Copy(w.failing, failing)
 		w.onCall = func(int, bool) {
-			record, _ := w.env.Store.Read("own")
-			w.filter.mu.Lock()
-			defer w.filter.mu.Unlock()
-			for _, a := range record.Attachments {
-				if m, ok := before[a.ContainerID]; ok {
-					w.filter.members[m.ID], told = m, told+1
+			w.asAnother(t, "own", func(record state.Record) {
+				for _, a := range record.Attachments {
+					if m, ok := before[a.ContainerID]; ok {
+						w.filter.members[m.ID], told = m, told+1
+					}
 				}
-			}
+			})
 		}
 		if err := teardown("own")(w); err != nil || told == 0 {
 			t.Errorf("%s: told %d times of %d, %v", name, told, len(before), err)

@@ -156,6 +156,26 @@ func TestInsideKnowsOthers(t *testing.T) {
 	}
 }
 
+// asAnother calls tell as another process does that tells the host and namespaces of all on record: under the lock of these, with what is on record then. If the
+// call that goes on has the lock, that one waits, and is not called.
+func (w *world) asAnother(t *testing.T, id string, tell func(record state.Record)) {
+	t.Helper()
+	soon, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	unlock, err := w.env.Store.Isolation().Lock(soon)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	record, err := w.env.Store.Read(id)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		t.Error(err)
+	}
+	w.filter.mu.Lock()
+	defer w.filter.mu.Unlock()
+	tell(record)
+}
+
 // TestInsideForgetsWhatPluginsDetach: a namespace does not know an attachment whose plugins have detached it, also if another process has told it of all on record
 // meanwhile.
 func TestInsideForgetsWhatPluginsDetach(t *testing.T) {
@@ -168,14 +188,13 @@ func TestInsideForgetsWhatPluginsDetach(t *testing.T) {
 	isOwn := func(m filter.Member) bool { return strings.HasPrefix(m.ID, "own") }
 	before := w.filter.inside[id]
 	w.onCall = func(int, bool) {
-		record, _ := w.env.Store.Read("own")
-		w.filter.mu.Lock()
-		defer w.filter.mu.Unlock()
-		s := before
-		s.Others = slices.DeleteFunc(slices.Clone(before.Others), func(m filter.Member) bool {
-			return isOwn(m) && !slices.ContainsFunc(record.Attachments, func(a state.Attachment) bool { return a.ContainerID == m.ID })
+		w.asAnother(t, "own", func(record state.Record) {
+			s := before
+			s.Others = slices.DeleteFunc(slices.Clone(before.Others), func(m filter.Member) bool {
+				return isOwn(m) && !slices.ContainsFunc(record.Attachments, func(a state.Attachment) bool { return a.ContainerID == m.ID })
+			})
+			w.filter.inside[id], told = s, told+1
 		})
-		w.filter.inside[id], told = s, told+1
 	}
 	err = teardown("own")(w)
 	if left := w.filter.inside[id].Others; err != nil || len(before.Others) != 3 || told == 0 || slices.ContainsFunc(left, isOwn) {
@@ -198,20 +217,12 @@ func TestInsideLeavesWhatPluginsDetach(t *testing.T) {
 				return err
 			}
 			tried++
-			soon, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			defer stop()
-			unlock, err := w.env.Store.Isolation().Lock(soon)
-			if err != nil { // it waits
-				return nil //nolint:nilerr // see above
-			}
-			defer unlock()
-			record, err := w.env.Store.Read("runtime")
-			if slices.ContainsFunc(record.Attachments, func(a state.Attachment) bool { return a.Interface == iface }) {
-				w.filter.mu.Lock()
-				defer w.filter.mu.Unlock()
-				w.filter.inside[id] = before
-			}
-			return err
+			w.asAnother(t, "runtime", func(record state.Record) {
+				if slices.ContainsFunc(record.Attachments, func(a state.Attachment) bool { return a.Interface == iface }) {
+					w.filter.inside[id] = before
+				}
+			})
+			return nil
 		}
 		err := w.Detach(t.Context(), "runtime", iface)
 		if left := w.own(runtimeNetns); err != nil || tried == 0 || len(before.Own) != 1 || len(left) > 0 {

@@ -145,12 +145,12 @@ func (e *elements) guard() {
 		e.add(family, macs, netfilter.Element{}, end, e.MAC)
 	}
 	for _, a := range e.sources() {
-		e.add(family, own+suffixOf(a), netfilter.Element{}, end, a.AsSlice())
-		switch {
-		case e.Bridge == "":
-		case a.Is4():
-			e.add(family, senders, netfilter.Element{}, end, e.MAC, a.AsSlice())
-		default:
+		if e.Bridge == "" {
+			e.add(family, own+suffixOf(a), netfilter.Element{}, end, a.AsSlice())
+			continue
+		}
+		e.add(family, senders+suffixOf(a), netfilter.Element{}, end, e.MAC, a.AsSlice())
+		if a.Is6() {
 			e.add(family, targets, netfilter.Element{}, end, a.AsSlice())
 		}
 	}

@@ -52,8 +52,10 @@ func keyLength(set string) int {
 	switch {
 	case set == macs:
 		return 16 + 8
-	case set == senders:
+	case set == senders+ip4.suffix:
 		return 16 + 8 + 4
+	case set == senders+ip6.suffix:
+		return 16 + 8 + 16
 	case set == near:
 		return 4
 	case set == neighbours || set == neighboursApart:

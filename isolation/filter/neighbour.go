@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 
@@ -25,11 +24,8 @@ const (
 // destinationMAC is that of the frame.
 var destinationMAC = netfilter.PayloadPart(expr.PayloadBaseLLHeader, 0, macLength)
 
-// afterGuard is when a frame may be what it says.
-var afterGuard = nftables.ChainPriorityRef(*early + 1)
-
-// neighbourChain adds the chain by which the host routes what is sent to the MAC of a neighbour that is apart, or by one that is: it was
-// known before it became apart, and the bridge forwards nothing to it. What neighbours ask each other is left to the host's answers.
+// neighbourChain adds the chain of frames that may be what they say. By it the host routes what is sent to the MAC of a neighbour that is apart, or by one that is: it
+// was known before it became apart, and the bridge forwards nothing to it. What neighbours ask each other is left to the host's answers.
 func (t *table) neighbourChain() {
 	mac := []netfilter.KeyType{netfilter.MAC}
 	for _, name := range []string{neighbours, neighboursApart} {
@@ -41,9 +37,9 @@ func (t *table) neighbourChain() {
 		discovery = append(discovery, part...)
 	}
 	isApart := netfilter.KeyIn(apart, true, inLink)
-	t.base("routed", nftables.ChainHookPrerouting, afterGuard,
+	t.chain("routed", "to neighbours that are apart, or from these", rule("to the host, and to all", netfilter.KeyIn(neighbours, false, destinationMAC), accept),
 		rule("ARP", isEtherType(arpType), accept), rule("neighbour discovery", discovery, accept),
-		rule("from a neighbour that is apart", isApart, netfilter.KeyIn(neighbours, true, destinationMAC), toGateway()),
+		rule("from a neighbour that is apart", isApart, toGateway()),
 		rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()))
 }
 

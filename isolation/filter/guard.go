@@ -48,22 +48,33 @@ type guarding struct {
 	isTarget match
 	// through is what a packet meets next that the end may send.
 	through match
+	// most matches most of what ends send, with one look, so that it meets nothing else here. It may be nil.
+	most func(*ip) match
 }
 
 func (g *guarding) rule(v *ip, comment string, parts ...match) netfilter.Rule {
 	return rule(comment, g.is(v), slices.Concat(parts...), g.own(v), g.through)
 }
 
-// guardRules are the rules of what comes from ends: most of it is what the first ones let through, with one look at whose it is. What they do not know is looked at by
+// guardRules are the rules of what comes from ends. Most of it is what the first ones let through, with one look at whose it is. What they do not know is looked at by
 // the chain guard, if the end is guarded.
 func (t *table) guardRules(g *guarding) []netfilter.Rule {
-	return []netfilter.Rule{
-		g.rule(&ip4, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, unix.IPPROTO_IGMP)),
-		g.rule(&ip4, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp4...)),
-		g.rule(&ip6, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, ip6.icmp), protocol(expr.CmpOpNeq, unix.IPPROTO_AH)),
-		g.rule(&ip6, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp6...)),
-		rule("guarded ends", netfilter.KeyIn(guarded, true, t.in), goTo("guard")),
+	var rules []netfilter.Rule
+	for _, v := range ips {
+		known := []netfilter.Rule{rule("its own", g.is(v), g.own(v), g.through)}
+		if g.most != nil {
+			known = append([]netfilter.Rule{rule("its own, to the host", g.is(v), g.most(v), accept)}, known...)
+		}
+		t.chain("known"+v.suffix, "what comes with the source of its end", known...)
 	}
+	of := func(v *ip, comment string, parts ...match) {
+		rules = append(rules, rule(comment, g.is(v), slices.Concat(parts...), jump("known"+v.suffix)))
+	}
+	of(&ip4, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, unix.IPPROTO_IGMP))
+	of(&ip4, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp4...))
+	of(&ip6, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, ip6.icmp), protocol(expr.CmpOpNeq, unix.IPPROTO_AH))
+	of(&ip6, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp6...))
+	return append(rules, rule("guarded ends", netfilter.KeyIn(guarded, true, t.in), goTo("guard")))
 }
 
 // guardChains adds the chains of what else a guarded end may send in IP. A packet is let through for what is known of it, never for what is not

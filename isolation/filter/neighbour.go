@@ -40,7 +40,8 @@ func (t *table) neighbourChain() {
 	t.chain("routed", "to neighbours that are apart, or from these", rule("to the host, and to all", netfilter.KeyIn(neighbours, false, destinationMAC), accept),
 		rule("ARP", isEtherType(arpType), accept), rule("neighbour discovery", discovery, accept),
 		rule("from a neighbour that is apart", isApart, toGateway()),
-		rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()))
+		rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()),
+		rule("all of these", accept)) // else the chain that led here would go on
 }
 
 // toGateway makes of a frame one to its bridge, as if it had been sent to that.
@@ -68,8 +69,11 @@ func (e *elements) neighbour(k *kind, gateway net.HardwareAddr) {
 	}
 }
 
-// anyGateway stands for one in elements that are removed.
-var anyGateway = make(net.HardwareAddr, macLength)
+// gatewayOf returns the MAC of the bridge of an attachment, as its elements have it; nil: they have none.
+func gatewayOf(s *netfilter.Socket, m *Member) (net.HardwareAddr, error) {
+	e, _, err := s.Element(&netfilter.Table{Family: netfilter.Bridge, Name: name}, gateways, netfilter.LinkKey(m.End))
+	return e.Data, err
+}
 
 // bridgeMACs returns the MACs of the bridges of attachments. One that is gone has none.
 func bridgeMACs(all []Member) (map[string]net.HardwareAddr, error) {

@@ -84,7 +84,11 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 
 // removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
 func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
-	all := elementsOf(m, r.kindOf(&m.Member), anyGateway)
+	gateway, err := gatewayOf(s, m)
+	if err != nil {
+		return err
+	}
+	all := elementsOf(m, r.kindOf(&m.Member), gateway)
 	if len(all) == 0 {
 		return unix.ENOENT
 	}

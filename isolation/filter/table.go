@@ -161,11 +161,12 @@ const (
 	apart         = "apart"
 )
 
-// Names of further sets of the table of bridges: MACs and ARP senders of ends, targets of neighbour discovery, addresses of attachments to
-// bridges that are not apart.
+// Names of further sets of the table of bridges: MACs of ends, and these with their addresses, which are those of ARP, too, without the MAC of the bridge and
+// with it; targets of neighbour discovery, addresses of attachments to bridges that are not apart.
 const (
 	macs    = "macs"
 	senders = "senders"
+	toHost  = "senders-to-host"
 	targets = "targets"
 	near    = "near"
 )
@@ -320,15 +321,19 @@ func bridge() *table {
 	}
 	for _, v := range ips {
 		t.set(netfilter.KeySet{Name: senders + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, v.address}})
+		t.set(netfilter.KeySet{Name: toHost + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, netfilter.MAC, v.address}})
 	}
 	t.set(netfilter.KeySet{Name: targets, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.TargetAddress6}})
 	t.set(netfilter.KeySet{Name: macs, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC}})
 	t.set(netfilter.KeySet{Name: near, Key: []netfilter.KeyType{netfilter.Address4}})
 	isDirect := meta(expr.MetaKeyPRIORITY, expr.CmpOpNeq, publishedBit...)
 	isGuarded, isApart := netfilter.KeyIn(guarded, true, inLink), netfilter.KeyIn(apart, true, inLink)
-	g := &guarding{is: (*ip).isFrame, isTarget: netfilter.KeyIn(targets, true, inLink, target), through: goTo("routed"), own: func(v *ip) match {
-		return netfilter.KeyIn(senders+v.suffix, true, inLink, sourceMAC, v.source())
-	}}
+	g := &guarding{is: (*ip).isFrame, isTarget: netfilter.KeyIn(targets, true, inLink, target), through: goTo("routed"),
+		own: func(v *ip) match { return netfilter.KeyIn(senders+v.suffix, true, inLink, sourceMAC, v.source()) },
+		most: func(v *ip) match {
+			return netfilter.KeyIn(toHost+v.suffix, true, inLink, destinationMAC, sourceMAC, v.source())
+		},
+	}
 	t.base("prerouting", nftables.ChainHookPrerouting, early, append(t.guardRules(g), rule("other ends", g.through))...)
 	toBridge := match{load(expr.PayloadBaseLLHeader, 0, 6),
 		&expr.Bitwise{SourceRegister: netfilter.Register, DestRegister: netfilter.Register, Len: 6, Mask: []byte{255, 255, 255, 255, 255, 0xf0}, Xor: make([]byte, 6)},

@@ -37,9 +37,9 @@ func (t *table) neighbourChain() {
 		discovery = append(discovery, part...)
 	}
 	isApart := netfilter.KeyIn(apart, true, inLink)
-	t.chain("routed", "to neighbours that are apart, or from these", rule("to the host, and to all", netfilter.KeyIn(neighbours, false, destinationMAC), accept),
+	t.chain("routed", "to neighbours that are apart, or from these",
 		rule("ARP", isEtherType(arpType), accept), rule("neighbour discovery", discovery, accept),
-		rule("from a neighbour that is apart", isApart, toGateway()),
+		rule("from a neighbour that is apart", isApart, netfilter.KeyIn(neighbours, true, destinationMAC), toGateway()),
 		rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()),
 		rule("all of these", accept)) // else the chain that led here would go on
 }

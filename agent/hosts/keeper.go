@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
@@ -88,10 +89,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		}
 		k.log(errors.Join(err, k.unwritten))
-		select {
-		case <-ctx.Done():
-		case <-time.After(pauseAfter(time.Since(began), k.bytes, err)):
-		}
+		wake.After(ctx, pauseAfter(time.Since(began), k.bytes, err))
 	}
 }
 

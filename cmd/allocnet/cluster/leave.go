@@ -29,6 +29,7 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -326,13 +327,8 @@ func (l *leave) giveBack(ctx context.Context) map[string]*givenBack {
 			g.blocks, g.err = append(g.blocks, released...), err
 			waits = waits || errors.Is(err, block.ErrObjection)
 		}
-		if !waits {
+		if !waits || !wake.After(ctx, l.pause) {
 			break
-		}
-		select {
-		case <-ctx.Done():
-			return all
-		case <-time.After(l.pause):
 		}
 	}
 	return all

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,9 +75,7 @@ type Reconciler struct {
 
 // NewReconciler returns a reconciler that runs a round each minute and removes leaks.
 func NewReconciler(c ReconcilerConfig) *Reconciler {
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())
 	r := &Reconciler{config: c, kicks: wake.NewSignal(), round: semaphore.NewWeighted(1), abandoned: abandoned{unused: netns.Unused}}
 	r.Configure(0, false)
 	return r

@@ -4,6 +4,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -74,9 +75,7 @@ type Keeper struct {
 
 // New returns a keeper. It reads and writes nothing.
 func New(c Config) *Keeper {
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())
 	return &Keeper{c: c, members: map[string]member{}, written: map[string][sha256.Size]byte{}, told: map[string][sha256.Size]byte{}}
 }
 

@@ -54,9 +54,9 @@ func BenchmarkAdd(b *testing.B) {
 					err := kernel.Apply(b.Context(), source(s))
 					more := member(70000, job, "s", isolation.Strict, "br0")
 					for b.Loop() {
-						err = errors.Join(err, kernel.Guard(b.Context(), more.ID, more.End, more.Bridge), admit(b, s.Rules, more, source(s)))
+						err = errors.Join(err, kernel.Guard(b.Context(), more.ID, more.End, more.Bridge), admitBy(b, filter.RulesOf(s.Rules), more, source(s)))
 						b.StopTimer()
-						err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
+						err = errors.Join(err, kernel.Remove(b.Context(), filter.RulesOf(s.Rules), more))
 						if name == "new" {
 							err = errors.Join(err, kernel.Apply(b.Context(), source(s)))
 						}
@@ -79,9 +79,9 @@ func BenchmarkRemove(b *testing.B) {
 				more := member(70000, "job0", "s", isolation.Strict, "br0")
 				for b.Loop() {
 					b.StopTimer()
-					err = errors.Join(err, admit(b, s.Rules, more, source(s)))
+					err = errors.Join(err, admitBy(b, filter.RulesOf(s.Rules), more, source(s)))
 					b.StartTimer()
-					err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
+					err = errors.Join(err, kernel.Remove(b.Context(), filter.RulesOf(s.Rules), more))
 				}
 				return err
 			})

@@ -22,7 +22,7 @@ func TestPartlyKnown(t *testing.T) {
 		End: "veth1", Bridge: "br0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Antispoof: true,
 	}
 	selector := isolation.Selector{Job: "web"}
-	r := newRuleset(isolation.Rules{Allow: []isolation.Allow{{From: selector, To: selector}}, Egress: []isolation.Egress{{From: selector, To: selector}}})
+	r := newRuleset(isolation.Rules{Allow: []isolation.Allow{{From: selector, To: selector}}, Egress: []isolation.Egress{{From: selector, To: selector}}}, "")
 	for _, l := range []isolation.Level{isolation.None, isolation.Network, isolation.Strict} {
 		for lost := range 32 {
 			m := full

@@ -105,7 +105,7 @@ func compileInside(s Inside) []*table {
 	if len(s.Own) == 0 {
 		return nil
 	}
-	r, tables := prepare(s.Rules, true), []*table{inward(), outward()}
+	r, tables := prepare(s.Rules, "", true), []*table{inward(), outward()}
 	open := slices.DeleteFunc(slices.Clone(s.Own), isClosed)
 	for i := range open {
 		open[i].Link = open[i].End

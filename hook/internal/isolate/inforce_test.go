@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
@@ -95,6 +97,43 @@ func TestPrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 		requireInForce("of another build", false)
+	}
+}
+
+// TestTextSum: once the text of a file was read, a process that begins then finds the rules in force to be of it without that; and not after a change of the file.
+func TestTextSum(t *testing.T) {
+	h, file := newHostOnDisk(t)
+	w, _, err := h.load()
+	if err == nil {
+		err = h.setInForce(w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for files.Identity(file) == "" {
+		time.Sleep(50 * time.Millisecond)
+	}
+	identity := files.Identity(file)
+	if sum := h.store.Isolation().TextSum(identity); sum != "" {
+		t.Errorf("before anything was read there is %q", sum)
+	}
+	if _, _, err := h.load(); err != nil || h.store.Isolation().TextSum(identity) != w.text {
+		t.Errorf("after that there is %q, %v, want %q", h.store.Isolation().TextSum(identity), err, w.text)
+	}
+	if sum := h.store.Isolation().TextSum(identity + "0"); sum != "" {
+		t.Errorf("of another file there is %q", sum)
+	}
+	if err := h.store.Isolation().SetTextSum(identity, "another text"); err != nil { // what is recorded decides nothing by itself
+		t.Fatal(err)
+	}
+	if now, inForce, err := h.load(); err != nil || !now.isSame(*inForce) || h.store.Isolation().TextSum(identity) != w.text {
+		t.Errorf("with the sum of another text: %v, %v", now, err)
+	}
+	if err := os.WriteFile(file, []byte(oneRule+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if now, inForce, err := h.load(); err != nil || now.isSame(*inForce) {
+		t.Errorf("the changed file is the same: %v", err)
 	}
 }
 

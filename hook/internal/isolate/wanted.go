@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/policy"
@@ -137,13 +138,21 @@ func (h host) load() (w wanted, inForce *wanted, err error) {
 	return wanted{rules, levels, text}, inForce, err
 }
 
-// rulesNow returns the rules of the file, with the sum of its text: those in force if they are of this text.
+// rulesNow returns the rules of the file, with the sum of its text: those in force if they are of this text. A file that is as it was when another process
+// read that is not read again.
 func (h host) rulesNow(inForce *wanted) (rules filter.Rules, sum string, err error) {
+	before := files.Identity(h.config.IsolationFile)
+	if before != "" && inForce != nil && inForce.text != "" && h.store.Isolation().TextSum(before) == inForce.text {
+		return inForce.Rules, inForce.text, nil
+	}
 	text, err := isolation.Read(h.config.IsolationFile)
 	if err != nil {
 		return filter.RulesOf(isolation.Rules{File: h.config.IsolationFile}), "", err
 	}
 	if inForce != nil && inForce.text == text.Sum {
+		if before != "" && before == files.Identity(h.config.IsolationFile) {
+			_ = h.store.Isolation().SetTextSum(before, text.Sum) // without it the next one reads the text
+		}
 		return inForce.Rules, text.Sum, nil
 	}
 	all, err := text.Rules()

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/cleanup"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // Live reads the live allocations of an orchestrator on this host.
@@ -63,7 +65,7 @@ type Reconciler struct {
 	interval atomic.Int64
 	report   atomic.Bool
 	first    atomic.Bool // the first round is complete
-	kicks    chan struct{}
+	kicks    wake.Signal
 	// round serializes rounds; two in parallel would count a leak twice. It guards
 	// abandoned.
 	round     *semaphore.Weighted
@@ -73,10 +75,8 @@ type Reconciler struct {
 
 // NewReconciler returns a reconciler that runs a round each minute and removes leaks.
 func NewReconciler(c ReconcilerConfig) *Reconciler {
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
-	r := &Reconciler{config: c, kicks: make(chan struct{}, 1), round: semaphore.NewWeighted(1), abandoned: abandoned{unused: netns.Unused}}
+	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())
+	r := &Reconciler{config: c, kicks: wake.NewSignal(), round: semaphore.NewWeighted(1), abandoned: abandoned{unused: netns.Unused}}
 	r.Configure(0, false)
 	return r
 }
@@ -92,12 +92,7 @@ func (r *Reconciler) Configure(interval time.Duration, report bool) {
 }
 
 // Kick schedules a round. It does not wait.
-func (r *Reconciler) Kick() {
-	select {
-	case r.kicks <- struct{}{}:
-	default: // a round is scheduled already
-	}
-}
+func (r *Reconciler) Kick() { r.kicks.Send() }
 
 // FirstRoundDone tells whether the first round is complete, even with an error:
 // then the work that an earlier agent left incomplete is completed, undone or
@@ -106,17 +101,11 @@ func (r *Reconciler) FirstRoundDone() bool { return r.first.Load() }
 
 // Run reconciles until ctx ends.
 func (r *Reconciler) Run(ctx context.Context) {
-	for {
+	for goesOn := true; goesOn; goesOn = r.kicks.Await(ctx, time.Duration(r.interval.Load())) {
 		if _, err := r.Collect(ctx); err != nil && ctx.Err() == nil {
 			r.config.Logger.Warn("round of the reconciler", "error", err)
 		}
 		r.first.Store(true)
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.kicks:
-		case <-time.After(time.Duration(r.interval.Load())):
-		}
 	}
 }
 

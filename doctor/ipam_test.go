@@ -39,12 +39,12 @@ var (
 	otherHost = ipam.Host{Instance: "2222", NodeID: "node-2", NodeName: "two", MachineID: "m2"}
 )
 
-func blockOf(h ipam.Host, block string) pool.BlockEntry {
-	return pool.BlockEntry{BlockContent: ipam.BlockContent{Pool: "vlan", Block: netip.MustParsePrefix(block), Host: h}}
+func blockOf(h ipam.Host, block string) ipam.BlockContent {
+	return ipam.BlockContent{Pool: "vlan", Block: netip.MustParsePrefix(block), Host: h}
 }
 
-func addressOf(h ipam.Host, address string) pool.AddressEntry {
-	return pool.AddressEntry{AddressContent: ipam.AddressContent{Pool: "vlan", Address: netip.MustParseAddr(address), Host: h, State: ipam.Held}}
+func addressOf(h ipam.Host, address string) ipam.AddressContent {
+	return ipam.AddressContent{Pool: "vlan", Address: netip.MustParseAddr(address), Host: h, State: ipam.Held}
 }
 
 func record(block, state string) pool.BlockUsage {
@@ -61,7 +61,7 @@ func healthyPool(t *testing.T) poolFacts {
 	return poolFacts{
 		Config: c, Host: thisHost, Fence: 20 * time.Hour, Now: now,
 		Usage:    pool.Usage{Verified: now.Add(-10 * time.Second), Blocks: []pool.BlockUsage{record("10.91.0.64/26", "held")}, Families: []pool.FamilyUsage{{Family: ipam.IPv4, Blocks: 1, Count: pool.Count{Used: 1, Free: 61}}}},
-		Overview: pool.Overview{Content: &content, Blocks: []pool.BlockEntry{blockOf(thisHost, "10.91.0.64/26"), blockOf(otherHost, "10.91.0.128/26")}, Addresses: []pool.AddressEntry{addressOf(otherHost, "10.91.0.17")}},
+		Overview: pool.Overview{Content: &content, Blocks: []ipam.BlockContent{blockOf(thisHost, "10.91.0.64/26"), blockOf(otherHost, "10.91.0.128/26")}, Addresses: []ipam.AddressContent{addressOf(otherHost, "10.91.0.17")}},
 		Leases:   map[netip.Addr]string{lease: "a1 eth0"}, InUse: map[netip.Addr]string{lease: "/run/netns/a1", netip.MustParseAddr("10.91.0.1"): "/run/netns/gateway", netip.MustParseAddr("192.0.2.1"): "/run/netns/x"},
 		Gone: map[string]bool{},
 	}
@@ -85,7 +85,7 @@ func TestExaminePool(t *testing.T) {
 		},
 		"what a copy took": {
 			func(f *poolFacts) {
-				f.Usage.Copied, f.Overview.Addresses = true, []pool.AddressEntry{addressOf(thisHost, "10.91.0.18")}
+				f.Usage.Copied, f.Overview.Addresses = true, []ipam.AddressContent{addressOf(thisHost, "10.91.0.18")}
 			},
 			[]string{
 				"error pool vlan: a copy of this machine", "warning 10.91.0.18: is this host's in the store, and has no lease here | if the copy of this machine took it, stop its allocations, and: nomad var purge -namespace NAMESPACE allocnet/ipam/1/vlan/a/0a5b0012",

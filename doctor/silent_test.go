@@ -22,7 +22,7 @@ type lockedPool struct{ asked *sync.WaitGroup }
 func (p lockedPool) Show(context.Context) (pool.Overview, error) {
 	p.asked.Done()
 	p.asked.Wait()
-	return pool.Overview{Blocks: []pool.BlockEntry{blockOf(thisHost, "10.91.0.64/26")}}, nil
+	return pool.Overview{Blocks: []ipam.BlockContent{blockOf(thisHost, "10.91.0.64/26")}}, nil
 }
 
 func (lockedPool) Usage(ctx context.Context) (pool.Usage, error) {

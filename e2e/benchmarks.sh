@@ -15,6 +15,7 @@ Left ./e2e 20x
 Growth ./e2e 20x
 AtOnce ./e2e 1x
 Isolation ./e2e 1x
+IsolationTraffic ./e2e 1x
 GC ./e2e 1x
 FirstSetupOfABoot ./e2e 20x
 Footprint ./e2e 20x

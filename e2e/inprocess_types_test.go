@@ -52,8 +52,9 @@ func (a attacher) add(c *libcni.RuntimeConf) (result *types100.Result, err error
 	return result, err
 }
 
+// check is that of the plugins, whatever made the attachment.
 func (a attacher) check(c *libcni.RuntimeConf) error {
-	return a.call(func(cni *libcni.CNIConfig) error { return cni.CheckNetworkList(context.Background(), a.list, c) })
+	return attacher{list: a.list}.call(func(cni *libcni.CNIConfig) error { return cni.CheckNetworkList(context.Background(), a.list, c) })
 }
 
 func (a attacher) del(c *libcni.RuntimeConf) error {
@@ -62,7 +63,7 @@ func (a attacher) del(c *libcni.RuntimeConf) error {
 
 // TestLeasesOfBothExecutors: attachments that goroutines of this process and processes of the
 // plugins make at the same time, on two networks each, have different addresses, and either
-// executor checks and removes those of the other.
+// executor removes those of the other, and the plugins check all.
 func TestLeasesOfBothExecutors(t *testing.T) {
 	h := newHost(t)
 	t.Cleanup(func() { _ = os.RemoveAll("/run/results") })
@@ -111,10 +112,10 @@ func TestLeasesOfBothExecutors(t *testing.T) {
 		t.Errorf("%d addresses, want %d", len(owner), want)
 	}
 	each(func(a attacher, c *libcni.RuntimeConf, i int) {
-		a.inProcess = i%4 < 2
 		if err := a.check(c); err != nil {
 			t.Errorf("CHECK of %s: %v", c.ContainerID, err)
 		}
+		a.inProcess = i%4 < 2
 		if err := a.del(c); err != nil {
 			t.Errorf("DEL of %s: %v", c.ContainerID, err)
 		}

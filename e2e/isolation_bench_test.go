@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +32,7 @@ import (
 type isolationBench struct {
 	*peers
 	engine *hook.Engine
-	// client and server are allocations of two networks, and outside is a namespace beside the host.
+	// client and server are allocations of two networks.
 	client, server *hook.Allocation
 }
 
@@ -43,9 +41,6 @@ const (
 	crowded, mostRules = 1000, 10000
 	// isolationRounds is how often each figure is taken.
 	isolationRounds = 10
-	// trafficRounds is the same of traffic, which is shorter, and spreads more: what else the machine does is in one of the rounds.
-	trafficRounds = 25
-	benchOutside  = "198.18.0.2"
 	// seen is when the agent has seen that files have changed, and keeps what it reads of them: not of one that has changed within two seconds.
 	seen = 3 * time.Second
 )
@@ -53,11 +48,9 @@ const (
 // noRules is a host without isolation, beside numbers of rules.
 const noRules = -1
 
-// BenchmarkIsolation measures, on a host with 1,000 allocations, traffic with numbers of rules to that without isolation; one more attachment with 10,000 rules to
-// one without isolation; and how long it takes until a change of the file holds, while an allowed flow goes on. What is compared comes in turn.
+// BenchmarkIsolation measures, on a host with 1,000 allocations, one more attachment with 10,000 rules to one without isolation; and how long it takes until a change of the file holds, while an allowed flow goes on. What is compared comes in turn.
 func BenchmarkIsolation(b *testing.B) {
 	h := newIsolationBench(b)
-	b.Run("traffic", h.traffic)
 	h.startAgent(b)
 	b.Run("attach", h.attach)
 	b.Run("change", h.change)
@@ -73,17 +66,10 @@ func newIsolationBench(b *testing.B) *isolationBench {
 	}
 	h.install(b, 0)
 	h.peers = newPeers(b, conf)
-	if err = sandbox.Install(h.bin, "traffic"); err != nil {
-		b.Fatal(err)
-	}
 	if h.engine, err = hook.NewEngine(hook.Config{ConfDirs: []string{conf}, PluginDirs: []string{sandbox.PluginDir()}, StateDir: h.state}); err != nil {
 		b.Fatal(err)
 	}
 	h.client, h.server = h.setUp(b, "client", "front", "job0"), h.setUp(b, "server", "back", "job1")
-	h.serve(b, h.server.Netns)
-	sandbox.Run(b, "sh", "-ec", `ip netns add outside; ip link add up0 type veth peer name eth0 netns outside; ip link set up0 up; ip addr add 198.18.0.1/24 dev up0
-		ip -n outside link set lo up; ip -n outside link set eth0 up; ip -n outside addr add `+benchOutside+`/24 dev eth0; ip -n outside route add default via 198.18.0.1`)
-	h.serve(b, netns.DefaultDir+"/outside")
 	h.crowd(b)
 	return h
 }
@@ -131,16 +117,6 @@ func (h *isolationBench) setUp(b *testing.B, id, network, job string) *hook.Allo
 	return a
 }
 
-// serve answers in a namespace until the benchmark ends.
-func (h *isolationBench) serve(b *testing.B, path string) {
-	b.Helper()
-	server := exec.Command("nsenter", "--net="+path, filepath.Join(h.bin, "traffic"), "serve")
-	if err := server.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = errors.Join(server.Process.Kill(), server.Wait()) }) // killed
-}
-
 // install has the host have so many rules, of which each lets a job reach the next one, and has networks isolated unless it is without isolation.
 func (h *isolationBench) install(b *testing.B, rules int, more ...string) {
 	b.Helper()
@@ -150,7 +126,7 @@ func (h *isolationBench) install(b *testing.B, rules int, more ...string) {
 		}
 		name := []string{"front", "back"}[i]
 		h.replace(b, filepath.Join(h.conf, name+".conflist"), fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %[1]q, "allocnet": {"ipv6": "off", "isolation": %[2]q}, "plugins": [
-			{"type": "bridge", "bridge": "%[1]s0", "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.%[3]d.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`, name, level, 106+i))
+			{"type": "bridge", "bridge": "%[1]s0", "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.%[3]d.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`, name, level, 106+i))
 	}
 	var text strings.Builder
 	for i := range rules {
@@ -179,55 +155,6 @@ func (h *isolationBench) replace(b *testing.B, path, text string) {
 	if err := os.Rename(path+".new", path); err != nil {
 		b.Fatal(err)
 	}
-}
-
-// traffic compares throughput and latency: to what is outside of the host, and between two allocations if a rule allows it.
-func (h *isolationBench) traffic(b *testing.B) {
-	between, rules := h.server.Attachments[0].Addresses[0].Addr().String(), []int{noRules, 0, 100, mostRules}
-	figures := map[string][]float64{}
-	for round := range trafficRounds {
-		for i := range rules {
-			n := rules[(i+round)%len(rules)] // none is always first
-			h.install(b, n)
-			for path, address := range map[string]string{"outside": benchOutside, "between": between} {
-				if path == "between" && n == 0 {
-					continue // nothing allows it
-				}
-				for what, size := range map[string]string{"throughput": "150", "latency": "500"} {
-					key := fmt.Sprintf("%s-%s-%d", path, what, n)
-					figures[key] = append(figures[key], h.client7(b, what, address, size))
-				}
-			}
-		}
-	}
-	for b.Loop() { // measured above
-	}
-	b.ReportMetric(0, "ns/op")
-	for _, path := range []string{"outside", "between"} {
-		for what, unit := range map[string]string{"throughput": "Mbit/s", "latency": "us"} {
-			none := figures[fmt.Sprintf("%s-%s-%d", path, what, noRules)]
-			b.ReportMetric(median(none), path+"-none-"+unit)
-			for _, n := range rules[1:] {
-				if values := figures[fmt.Sprintf("%s-%s-%d", path, what, n)]; values != nil {
-					b.ReportMetric(medianRatio(values, none), fmt.Sprintf("%s-%d-%s/none", path, n, what))
-				}
-			}
-		}
-	}
-}
-
-// client7 has the client measure what a server answers.
-func (h *isolationBench) client7(b *testing.B, what, address, size string) float64 {
-	b.Helper()
-	out, err := exec.Command("nsenter", "--net="+h.client.Netns, filepath.Join(h.bin, "traffic"), what, address, size).CombinedOutput()
-	if err != nil {
-		b.Fatalf("%s to %s: %v: %s", what, address, err, out)
-	}
-	value, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return value
 }
 
 // medianRatio is the median of the ratios within a round.

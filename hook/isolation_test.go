@@ -67,11 +67,11 @@ func (f *fakeFilter) Guard(_ context.Context, id, end, _ string) error {
 	return f.change("guard "+id, func() error { f.guards[id] = end; return nil })
 }
 
-func (f *fakeFilter) Add(_ context.Context, _ isolation.Rules, m filter.Member) error {
+func (f *fakeFilter) Add(_ context.Context, _ filter.Rules, m filter.Member) error {
 	return f.change("admit "+m.ID, func() error { f.add(m); return nil })
 }
 
-func (f *fakeFilter) Complete(ctx context.Context, _ isolation.Rules, _ filter.Member, all filter.Source) error {
+func (f *fakeFilter) Complete(ctx context.Context, _ filter.Rules, _ filter.Member, all filter.Source) error {
 	return f.Apply(ctx, all)
 }
 
@@ -123,7 +123,7 @@ func (f *fakeFilter) end(before, now []filter.Member) {
 	}
 }
 
-func (f *fakeFilter) Remove(_ context.Context, _ isolation.Rules, m filter.Member) error {
+func (f *fakeFilter) Remove(_ context.Context, _ filter.Rules, m filter.Member) error {
 	return f.change("remove "+m.ID, func() error {
 		delete(f.guards, m.ID)
 		delete(f.members, m.ID)

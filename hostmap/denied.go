@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // ofMap returns the flows with an end in the map.
@@ -34,7 +35,7 @@ func (m *Map) denied() (lines []string) {
 
 // passageOf is what of a flow was denied, and why.
 func passageOf(f hook.DeniedFlow) string {
-	return strings.TrimPrefix(fmt.Sprintf("%s, %s (%s)", f.Service(), counted(f.Count, "packet"), f.Reason), ", ")
+	return strings.TrimPrefix(fmt.Sprintf("%s, %s (%s)", f.Service(), texts.Counted(f.Count, "packet"), f.Reason), ", ")
 }
 
 // dotDenied draws an edge for each denied flow. What is no allocation of the map has a node for its address.

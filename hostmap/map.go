@@ -16,6 +16,7 @@ import (
 
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/texts"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -145,14 +146,7 @@ func (m *Map) count() counts {
 
 // String is such as "2 networks, 1 allocation, 2 attachments".
 func (c counts) String() string {
-	return fmt.Sprintf("%s, %s, %s", counted(c.networks, "network"), counted(c.allocations, "allocation"), counted(c.attachments, "attachment"))
-}
-
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprint(n, " ", noun)
+	return fmt.Sprintf("%s, %s, %s", texts.Counted(c.networks, "network"), texts.Counted(c.allocations, "allocation"), texts.Counted(c.attachments, "attachment"))
 }
 
 // driftText describes what is wrong. Empty: nothing.
@@ -160,7 +154,7 @@ func (c counts) driftText() string {
 	if c.drifts == 0 {
 		return ""
 	}
-	return counted(c.drifts, "difference") + " from the records"
+	return texts.Counted(c.drifts, "difference") + " from the records"
 }
 
 // describe is a device in words, such as "bridge web0, up, MTU 1500".
@@ -180,10 +174,7 @@ func (d Device) describe() string {
 	if d.MTU > 0 {
 		words = append(words, fmt.Sprintf("MTU %d", d.MTU))
 	}
-	for _, a := range d.Addresses {
-		words = append(words, a.String())
-	}
-	return strings.Join(words, ", ")
+	return strings.Join(append(words, texts.Of(d.Addresses)...), ", ")
 }
 
 // describe is a network in words, without its pools.
@@ -199,7 +190,7 @@ func (n Network) describe() string {
 		words = n.Plugins[:min(1, len(n.Plugins))]
 	}
 	if n.Leases > 0 {
-		words = append(slices.Clip(words), counted(n.Leases, "lease")+" of DHCP")
+		words = append(slices.Clip(words), texts.Counted(n.Leases, "lease")+" of DHCP")
 	}
 	return strings.Join(words, "; ")
 }
@@ -218,12 +209,9 @@ func (n Network) drift() []string {
 func (p Pool) describe() string {
 	words := []string{fmt.Sprintf("%d of %s addresses", p.Used, size(p.Total))}
 	if p.Plugin == sharedPlugin {
-		words[0] += fmt.Sprintf(" in %s of pool %s", counted(p.Blocks, "block"), p.Name)
+		words[0] += fmt.Sprintf(" in %s of pool %s", texts.Counted(p.Blocks, "block"), p.Name)
 	}
-	for _, subnet := range p.Subnets {
-		words = append(words, subnet.String())
-	}
-	return strings.Join(words, ", ")
+	return strings.Join(append(words, texts.Of(p.Subnets)...), ", ")
 }
 
 // exactSize is the greatest number that is written as it is.
@@ -270,13 +258,7 @@ func (a Allocation) owner() string {
 
 // values are the addresses, ports and task of an attachment, as status prints them.
 func (n Attachment) values() []string {
-	var words []string
-	for _, a := range n.Addresses {
-		words = append(words, a.String())
-	}
-	for _, p := range allocation.Ranges(n.Ports) {
-		words = append(words, p.String())
-	}
+	words := append(texts.Of(n.Addresses), texts.Of(allocation.Ranges(n.Ports))...)
 	if n.Task != "" {
 		words = append(words, "task "+n.Task)
 	}

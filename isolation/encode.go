@@ -9,7 +9,8 @@ import (
 	"net/netip"
 )
 
-// AppendBinary appends the rules in a form that is read in a hundredth of the time of the file. It is read by the same build of allocnet.
+// AppendBinary appends the rules in a form that is read in a hundredth of the time of the file, and of which some are read by themselves. It is read by the
+// same build of allocnet.
 func (r Rules) AppendBinary(b []byte) ([]byte, error) {
 	b = appendTexts(b, r.File)
 	b = binary.AppendUvarint(b, uint64(len(r.Allow)))
@@ -62,14 +63,40 @@ func appendPorts(b []byte, ports []Ports) []byte {
 
 // UnmarshalBinary reads what AppendBinary has made.
 func (r *Rules) UnmarshalBinary(data []byte) error {
+	return r.UnmarshalSome(data, nil)
+}
+
+// UnmarshalSome reads of that the rules whose selectors are wanted, because of thousands few are about one attachment; nil: all of them.
+func (r *Rules) UnmarshalSome(data []byte, isWanted func(from, to *Selector) bool) error {
 	d := decoder{rest: string(data)}
 	*r = Rules{File: d.text()}
-	r.Allow = list(&d, func(a *Allow) {
-		*a = Allow{d.text(), int(d.number()), d.selector(), d.selector(), d.ports()}
-	})
-	r.Egress = list(&d, func(e *Egress) {
-		*e = Egress{d.text(), int(d.number()), d.selector(), d.selector(), d.ports(), d.number() == 1}
-	})
+	one := Egress{} // also of rules allow: it is made once
+	read := func() (wanted bool) {
+		one.Name, one.Line = d.text(), int(d.number())
+		d.selector(&one.From)
+		d.selector(&one.To)
+		if wanted = isWanted == nil || isWanted(&one.From, &one.To); wanted {
+			one.Ports = d.ports()
+		} else {
+			d.skipPorts()
+		}
+		return wanted
+	}
+	n := d.count()
+	if isWanted == nil && n > 0 {
+		r.Allow = make([]Allow, 0, n)
+	}
+	for range n {
+		if read() {
+			r.Allow = append(r.Allow, Allow{one.Name, one.Line, one.From, one.To, one.Ports})
+		}
+	}
+	for range d.count() {
+		wanted := read()
+		if one.DNS = d.number() == 1; wanted {
+			r.Egress = append(r.Egress, one)
+		}
+	}
 	if d.failed || d.rest != "" {
 		return errors.New("the encoded rules are damaged")
 	}
@@ -109,13 +136,19 @@ func (d *decoder) text() string {
 	return text
 }
 
-// list reads as many as are counted before them, each of at least a byte; nil: none.
-func list[T any](d *decoder, read func(*T)) []T {
+// count returns how many of something follow, each of at least a byte.
+func (d *decoder) count() uint64 {
 	n := d.number()
 	if n > uint64(len(d.rest)) {
 		d.failed, d.rest = true, ""
-		return nil
+		return 0
 	}
+	return n
+}
+
+// list reads as many as are counted before them; nil: none.
+func list[T any](d *decoder, read func(*T)) []T {
+	n := d.count()
 	if n == 0 {
 		return nil
 	}
@@ -126,15 +159,14 @@ func list[T any](d *decoder, read func(*T)) []T {
 	return all
 }
 
-func (d *decoder) selector() Selector {
-	s := Selector{Namespace: d.text(), Job: d.text(), Group: d.text(), Network: d.text()}
+func (d *decoder) selector(s *Selector) {
+	s.Namespace, s.Job, s.Group, s.Network = d.text(), d.text(), d.text(), d.text()
 	s.CIDRs = list(d, func(p *netip.Prefix) {
 		if err := p.UnmarshalBinary([]byte(d.text())); err != nil || !p.IsValid() {
 			d.failed = true
 		}
 	})
 	s.Host = d.number() == 1
-	return s
 }
 
 func (d *decoder) ports() []Ports {
@@ -143,4 +175,12 @@ func (d *decoder) ports() []Ports {
 		both := d.number()
 		p.First, p.Last = uint16(both>>16), uint16(both)
 	})
+}
+
+// skipPorts goes on behind ports.
+func (d *decoder) skipPorts() {
+	for range d.count() {
+		d.text()
+		d.number()
+	}
 }

@@ -52,6 +52,34 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// TestDecodeSome: of encoded rules those are read of which a selector is wanted. What is damaged is an error, also behind these.
+func TestDecodeSome(t *testing.T) {
+	data, err := encodedRules.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isOf := func(job string) func(from, to *Selector) bool {
+		return func(from, to *Selector) bool { return from.Job == job || to.Job == job }
+	}
+	for job, want := range map[string]Rules{
+		"web": {Allow: encodedRules.Allow[:1]}, "db": {Allow: encodedRules.Allow[2:]}, "batch": {Egress: encodedRules.Egress[:1]}, "idle": {Egress: encodedRules.Egress[1:]}, "none": {},
+	} {
+		var read Rules
+		want.File = encodedRules.File
+		if err := read.UnmarshalSome(data, isOf(job)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read, samePrefix); diff != "" {
+			t.Errorf("of %s: %s", job, diff)
+		}
+		for end := range data {
+			if err := read.UnmarshalSome(data[:end], isOf(job)); err == nil {
+				t.Errorf("of %s the first %d bytes of %d are read", job, end, len(data))
+			}
+		}
+	}
+}
+
 // TestDecodeDamaged: with any byte another one, reading ends, and what is read is the same after it was encoded and read again.
 func TestDecodeDamaged(t *testing.T) {
 	data, err := encodedRules.AppendBinary(nil)

@@ -5,10 +5,10 @@ package networkstatus
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // environment returns variables for a template with env = true. Each name ends in the
@@ -29,7 +29,7 @@ func environment(a *hook.Allocation) []byte {
 		fmt.Fprintf(&b, "ALLOCNET_MTU_%s=%d\n", name, n.MTU)
 		if len(n.Addresses) > 0 {
 			fmt.Fprintf(&b, "ALLOCNET_IP_%s=%s\n", name, n.Addresses[0].Addr())
-			fmt.Fprintf(&b, "ALLOCNET_CIDRS_%s=%s\n", name, joined(n.Addresses))
+			fmt.Fprintf(&b, "ALLOCNET_CIDRS_%s=%s\n", name, texts.Join(n.Addresses, ","))
 		}
 	}
 	return []byte(b.String())
@@ -42,12 +42,4 @@ func variable(network string) string {
 		}
 		return '_'
 	}, network)
-}
-
-func joined(addresses []netip.Prefix) string {
-	texts := make([]string, len(addresses))
-	for i, address := range addresses {
-		texts[i] = address.String()
-	}
-	return strings.Join(texts, ",")
 }

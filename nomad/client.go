@@ -4,6 +4,7 @@
 package nomad
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,12 +73,8 @@ type Client struct {
 
 // New returns a client. It sends no request.
 func New(c Config) (*Client, error) {
-	if c.Address == "" {
-		c.Address = "http://127.0.0.1:4646"
-	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Address = cmp.Or(c.Address, "http://127.0.0.1:4646")
+	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())
 	client, err := api.NewClient(&api.Config{
 		Address: c.Address,
 		TLSConfig: &api.TLSConfig{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/selection"
 	"github.com/allocnet/allocnet/state"
 )
@@ -213,10 +214,7 @@ func (c *Client) Watch(ctx context.Context, changed func()) {
 			c.log.Warn("cannot read the allocations of this node from Nomad, retrying", "in", pause.String(), "error", err)
 			index = 0
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		wake.After(ctx, pause)
 		if err != nil {
 			pause = min(2*pause, maxBackoff)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/selection"
@@ -119,11 +120,9 @@ func (c *Client) allocation(ctx context.Context, id string) (*api.Allocation, er
 			return nil, final
 		}
 		c.log.Warn("cannot read an allocation from Nomad, retrying", "allocation", id, "in", pause.String(), "error", err)
-		select {
-		case <-ctx.Done():
+		if !wake.After(ctx, pause) {
 			cause := context.Cause(ctx)
 			return nil, errdefs.As(errdefs.Of(cause), fmt.Errorf("read allocation %s from nomad: %w, last error: %w", id, cause, err))
-		case <-time.After(pause):
 		}
 	}
 }

@@ -15,6 +15,7 @@
 //	<dir>/bridges (a lock)
 //	<dir>/boot
 //	<dir>/isolation/in-force
+//	<dir>/isolation/prepared, text (what spares reading the rules)
 //	<dir>/isolation/learned-<pool>
 //	<dir>/isolation/learning
 //

@@ -149,6 +149,31 @@ func (i HostIsolation) SetInForce(rules, prepared []byte) error {
 	})
 }
 
+// TextSum returns the sum of a text that was recorded for the identity of its file (files.Identity) in this boot; empty: none.
+func (i HostIsolation) TextSum(identity string) string {
+	head, err := textHead(identity)
+	data, _ := files.ReadNoFollow(i.textFile()) // without it the text is read
+	sum, ok := bytes.CutPrefix(data, []byte(head))
+	if err != nil || !ok {
+		return ""
+	}
+	return string(sum)
+}
+
+// SetTextSum records it. It need not outlast a power cut, and others may record the same meanwhile.
+func (i HostIsolation) SetTextSum(identity, sum string) error {
+	head, err := textHead(identity)
+	if err != nil {
+		return err
+	}
+	return i.disk("write", i.textFile(), func() error { return files.Replace(i.textFile(), []byte(head+sum), files.Options{}) })
+}
+
+func textHead(identity string) (string, error) {
+	boot, err := BootID()
+	return boot + "\n" + identity + "\n", err
+}
+
 // learnedPrefix begins the names of files of what is known of other hosts; the name of the pool is the rest.
 const learnedPrefix = "learned-"
 
@@ -274,5 +299,7 @@ func (i HostIsolation) learned(pool string) string { return filepath.Join(i.dir,
 func (i HostIsolation) learning() string { return filepath.Join(i.dir, "learning") }
 
 func (i HostIsolation) file() string { return filepath.Join(i.dir, "in-force") }
+
+func (i HostIsolation) textFile() string { return filepath.Join(i.dir, "text") }
 
 func (i HostIsolation) preparedFile() string { return filepath.Join(i.dir, "prepared") }

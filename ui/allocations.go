@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 const perPage = 100
@@ -119,15 +120,13 @@ func search(all []*api.Allocation, query string, damaged map[string]bool) []*api
 
 // searchable is what a search looks at, in lower case.
 func searchable(a *api.Allocation) string {
-	texts := []string{a.ID, a.Identity.Namespace, a.Identity.Job, a.Identity.Group, a.Owner, a.Error}
+	words := []string{a.ID, a.Identity.Namespace, a.Identity.Job, a.Identity.Group, a.Owner, a.Error}
 	for _, n := range a.Attachments {
-		texts = append(texts, n.Network, n.Interface, n.Task, n.MAC, string(n.Phase))
-		for _, address := range n.Addresses {
-			texts = append(texts, address.String())
-		}
+		words = append(words, n.Network, n.Interface, n.Task, n.MAC, string(n.Phase))
+		words = append(words, texts.Of(n.Addresses)...)
 		for _, p := range n.Ports {
-			texts = append(texts, fmt.Sprintf("%s/%s", p.HostPorts(), p.Protocol))
+			words = append(words, fmt.Sprintf("%s/%s", p.HostPorts(), p.Protocol))
 		}
 	}
-	return strings.ToLower(strings.Join(texts, "\n"))
+	return strings.ToLower(strings.Join(words, "\n"))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // The size of a chart, in its own units.
@@ -89,7 +90,7 @@ func operationChart(events []api.Event, now time.Time) chart {
 		c.Bars = append(c.Bars, column(i, "plain", 0, below)...)
 		c.Bars = append(c.Bars, column(i, "bad", below, float64(failed[i])/float64(most))...)
 	}
-	c.Label = fmt.Sprintf("%s in the last %d minutes, %d of them failed", counted(sums[0], "operation"), window/time.Minute, sums[1])
+	c.Label = fmt.Sprintf("%s in the last %d minutes, %d of them failed", texts.Counted(sums[0], "operation"), window/time.Minute, sums[1])
 	return c
 }
 
@@ -113,7 +114,7 @@ func durationChart(events []api.Event, now time.Time) chart {
 		c.Bars = append(c.Bars, column(i, "plain", 0, seconds/max(most, 1e-9))...)
 	}
 	c.Now, c.Top = duration(median), duration(most)
-	c.Label = fmt.Sprintf("%s is the median of %s in the last %d minutes, and %s the longest", duration(median), counted(len(all), "attachment"), window/time.Minute, duration(most))
+	c.Label = fmt.Sprintf("%s is the median of %s in the last %d minutes, and %s the longest", duration(median), texts.Counted(len(all), "attachment"), window/time.Minute, duration(most))
 	return c
 }
 

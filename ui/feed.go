@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/agent/api"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 const (
@@ -56,7 +57,7 @@ func (f *feed) run(ctx context.Context) {
 			}
 			f.add(e)
 		}
-		pause(ctx, reconnect)
+		wake.After(ctx, reconnect)
 	}
 }
 
@@ -66,14 +67,7 @@ func (f *feed) measure(ctx context.Context) {
 		h, err := look(limited, f.agent)
 		stop()
 		f.sample(h, err, time.Now())
-		pause(ctx, step)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		wake.After(ctx, step)
 	}
 }
 
@@ -196,7 +190,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		if _, err := fmt.Fprintf(w, "data: %d\n\n", version); err != nil || connection.Flush() != nil {
 			return
 		}
-		pause(r.Context(), gather)
+		wake.After(r.Context(), gather)
 		select {
 		case <-r.Context().Done():
 			return

@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 //go:embed templates
@@ -114,7 +115,7 @@ func visible(r rune) rune {
 }
 
 var functions = template.FuncMap{
-	"ago": ago, "short": short, "since": func(now, t time.Time) string { return ago(now.Sub(t)) }, "count": counted, "join": strings.Join,
+	"ago": ago, "short": short, "since": func(now, t time.Time) string { return ago(now.Sub(t)) }, "count": texts.Counted, "join": strings.Join,
 	"family":       func(name string) string { return strings.Replace(name, "ipv", "IPv", 1) },
 	"span":         func(first, last time.Time) string { return last.Sub(first).Round(time.Second).String() },
 	"milliseconds": func(seconds float64) string { return fmt.Sprintf("%.3g ms", seconds*1000) },
@@ -167,14 +168,6 @@ func short(id string) string {
 		return id
 	}
 	return id[:shown]
-}
-
-// counted is such as "1 network" and "2 networks".
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
 }
 
 // amount is a number with at most seven digits, as that of addresses of a subnet.

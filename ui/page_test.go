@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/internal/texts"
 	"github.com/allocnet/allocnet/ui/uitest"
 )
 
@@ -249,7 +250,7 @@ func (w *recorder) Write(data []byte) (int, error) { return w.body.Write(data) }
 func TestWords(t *testing.T) {
 	for got, want := range map[string]string{
 		ago(0): "just now", ago(-time.Hour): "just now", ago(59 * time.Second): "59 s ago", ago(90 * time.Second): "1 min ago", ago(47 * time.Hour): "47 h ago", ago(50 * time.Hour): "2 d ago",
-		duration(0.0123): "12 ms", duration(2.345): "2.35 s", counted(1, "block"): "1 block", counted(0, "block"): "0 blocks",
+		duration(0.0123): "12 ms", duration(2.345): "2.35 s", texts.Counted(1, "block"): "1 block", texts.Counted(0, "block"): "0 blocks",
 		short("5c2e9a0e-7a3c-4f5e-8a8e-0d4f9c1b2a33"): "5c2e9a0e", short("web-1"): "web-1", short("thirty-six-characters-but-no-nomad-id"): "thirty-six-characters-but-no-nomad-id",
 		amount(253): "253", amount(65533): "65533", amount(1.8446744073709552e19): "1.8 × 10¹⁹", amount(16777214): "1.7 × 10⁷",
 	} {

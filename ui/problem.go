@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 type problem struct {
@@ -243,7 +244,7 @@ func removers(all []allocation.Remover) []string {
 }
 
 func repeatedText(repairs int) string {
-	return counted(repairs, "repair") + " in short succession: the next one waits"
+	return texts.Counted(repairs, "repair") + " in short succession: the next one waits"
 }
 
 // isDamaged tells whether the repairer has found the attachment, or lo, to lack something. What it knows

@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/config"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/nomad"
 )
 
@@ -33,14 +34,9 @@ const publishInterval = time.Minute
 
 // publish keeps the node's metadata in Nomad up to date with the networks.
 func (d *Daemon) publish(ctx context.Context) {
-	for {
+	for goesOn := true; goesOn; goesOn = wake.After(ctx, publishInterval) {
 		if err := d.publishOnce(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warn("networks are not published in the metadata of the Nomad node", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(publishInterval):
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/pools"
 	"github.com/allocnet/allocnet/cluster/roster"
 	"github.com/allocnet/allocnet/cluster/route"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/state"
 )
@@ -114,10 +115,7 @@ func (r *rosters) run(ctx context.Context) {
 			r.update(ctx)
 		}
 		version = r.kickAfter(version)
-		select {
-		case <-ctx.Done():
-		case <-time.After(recordsPause):
-		}
+		wake.After(ctx, recordsPause)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/agent/client"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // activatedListeners are those of the socket units (sd_listen_fds(3)); none
@@ -86,12 +87,10 @@ func (n notifier) run(ctx context.Context, socket string, log hclog.Logger) {
 			n.status(ctx, c)
 			due = nextStatus(began, time.Since(began))
 		}
-		select {
-		case <-ctx.Done():
+		if !wake.After(ctx, pause) {
 			return
-		case <-time.After(pause):
-			n.watchdog(ctx, c, log)
 		}
+		n.watchdog(ctx, c, log)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/isolation"
 )
 
@@ -78,10 +79,8 @@ func (l *Log) Run(ctx context.Context) {
 			return
 		}
 		l.hear(err)
-		select {
-		case <-ctx.Done():
+		if !wake.After(ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

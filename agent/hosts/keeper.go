@@ -4,6 +4,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/networkstatus"
 	"github.com/allocnet/allocnet/state"
@@ -73,9 +75,7 @@ type Keeper struct {
 
 // New returns a keeper. It reads and writes nothing.
 func New(c Config) *Keeper {
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = cmp.Or(c.Logger, hclog.NewNullLogger())
 	return &Keeper{c: c, members: map[string]member{}, written: map[string][sha256.Size]byte{}, told: map[string][sha256.Size]byte{}}
 }
 
@@ -88,10 +88,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		}
 		k.log(errors.Join(err, k.unwritten))
-		select {
-		case <-ctx.Done():
-		case <-time.After(pauseAfter(time.Since(began), k.bytes, err)):
-		}
+		wake.After(ctx, pauseAfter(time.Since(began), k.bytes, err))
 	}
 }
 

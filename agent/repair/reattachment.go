@@ -50,7 +50,7 @@ func (r *Repairer) reattach(ctx context.Context, id string, first time.Time) {
 		delete(calls.running, id)
 		calls.ended = append(calls.ended, reattachment{first, drifts})
 		calls.mu.Unlock()
-		kick(r.kicks)
+		r.kicks.Send()
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/agent/api"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // Engine compares attachments with what is there, and repairs them.
@@ -51,7 +52,7 @@ type Config struct {
 // Repairer keeps the attachments of a host as they were set up.
 type Repairer struct {
 	config Config
-	kicks  chan struct{}
+	kicks  wake.Signal
 	// series are those of the allocations that lacked something. They and known are of the loop
 	// alone.
 	series map[string]*series
@@ -82,7 +83,7 @@ type attachment struct{ allocation, iface string }
 
 // New returns a repairer that works in a mode. See Run.
 func New(c Config, mode hook.RepairMode) *Repairer {
-	return &Repairer{config: c, status: api.Repair{Mode: string(mode), Damaged: []api.Damage{}, Waiting: []api.WaitingRepair{}}, kicks: make(chan struct{}, 1), series: map[string]*series{}, known: map[attachment]damage{}}
+	return &Repairer{config: c, status: api.Repair{Mode: string(mode), Damaged: []api.Damage{}, Waiting: []api.WaitingRepair{}}, kicks: wake.NewSignal(), series: map[string]*series{}, known: map[attachment]damage{}}
 }
 
 // Configure sets the mode of the rounds that begin from now on. It may be called at any time.
@@ -90,15 +91,7 @@ func (r *Repairer) Configure(mode hook.RepairMode) {
 	r.mu.Lock()
 	r.status.Mode = string(mode)
 	r.mu.Unlock()
-	kick(r.kicks)
-}
-
-// kick sends a value unless one is waiting.
-func kick(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	r.kicks.Send()
 }
 
 // Run makes rounds until ctx ends: one at its start, and one after each event, at an interval,
@@ -133,7 +126,7 @@ func (r *Repairer) watch(ctx context.Context) {
 		last = err.Error()
 	}
 	deaf := func(err error) { warn("damage in namespaces is noticed at an interval only", err) }
-	for ; ctx.Err() == nil; pause(ctx, watchPause) {
+	for ; ctx.Err() == nil; wake.After(ctx, watchPause) {
 		if err := r.config.Watch(ctx, r.hear, deaf); err != nil {
 			warn("damage is noticed at an interval only", err)
 		}

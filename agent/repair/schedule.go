@@ -76,10 +76,3 @@ func awaitQuiet(ctx context.Context, events <-chan struct{}) {
 		}
 	}
 }
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

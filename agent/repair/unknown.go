@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // ends. Rounds do not wait for them.
 func (r *Repairer) checkUnknown(ctx context.Context) {
 	complete := time.Now() // when nothing was left out last
-	for pause(ctx, interval); ctx.Err() == nil; pause(ctx, interval) {
+	for wake.After(ctx, interval) {
 		if r.config.Outside != nil && r.config.Outside() != nil {
 			continue
 		}
@@ -58,7 +59,7 @@ func (r *Repairer) hear(one Removal) {
 		r.removals.add(one, r.told)
 	}
 	r.mu.Unlock()
-	kick(r.kicks)
+	r.kicks.Send()
 }
 
 // answer returns when the kernel first told of what a round, which began at a time, has looked for; zero

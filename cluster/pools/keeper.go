@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // Pool is a pool of this host; see package pool. Its methods stop at the deadline of their
@@ -151,7 +152,7 @@ func (k *keeper) reclaim(ctx context.Context) error {
 
 func (k *keeper) tell(what string, blocks []ipam.Block, addresses []netip.Addr) {
 	if len(blocks)+len(addresses) > 0 {
-		k.log.Info(what, "blocks", join(blocks), "addresses", join(addresses))
+		k.log.Info(what, "blocks", texts.Join(blocks, " "), "addresses", texts.Join(addresses, " "))
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // DefaultFence is the time without verification after which no new address is assigned.
@@ -70,7 +71,7 @@ type Config struct {
 // Pools keeps the pools of a host.
 type Pools struct {
 	config Config
-	kicks  chan struct{}
+	kicks  wake.Signal
 	// reporters are those of the kept pools. Only Run uses them.
 	reporters map[string]*reporter
 
@@ -85,7 +86,7 @@ type Pools struct {
 
 // New returns the keeper of the pools; Run starts it.
 func New(c Config, s Settings) *Pools {
-	return &Pools{config: c, settings: s.withDefaults(), kicks: make(chan struct{}, 1), keepers: map[string]*keeper{}, reporters: map[string]*reporter{}, broken: map[string]error{}}
+	return &Pools{config: c, settings: s.withDefaults(), kicks: wake.NewSignal(), keepers: map[string]*keeper{}, reporters: map[string]*reporter{}, broken: map[string]error{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -97,12 +98,7 @@ func (p *Pools) Configure(s Settings) {
 }
 
 // Kick has the networks read again. It does not wait.
-func (p *Pools) Kick() {
-	select {
-	case p.kicks <- struct{}{}:
-	default: // they will be
-	}
-}
+func (p *Pools) Kick() { p.kicks.Send() }
 
 // findPause is the time between two readings of the networks.
 const findPause = 30 * time.Second
@@ -110,16 +106,10 @@ const findPause = 30 * time.Second
 // Run keeps the pools of the present networks until ctx ends.
 func (p *Pools) Run(ctx context.Context) {
 	defer p.endAll()
-	for {
+	for goesOn := true; goesOn; goesOn = p.kicks.Await(ctx, findPause) {
 		p.update(ctx)
 		if p.config.Changed != nil {
 			p.config.Changed()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.kicks:
-		case <-time.After(findPause):
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // Kind is what keeps a pool from assigning addresses, or soon will.
@@ -91,7 +92,7 @@ func problems(u pool.Usage, lost []netip.Addr, errs []error, fence time.Duration
 		}
 	}
 	if len(lostBlocks)+len(lost) > 0 {
-		f.add(Lost, "another host owns what this host has used: "+strings.TrimSpace(join(lostBlocks)+" "+join(lost)))
+		f.add(Lost, "another host owns what this host has used: "+strings.TrimSpace(texts.Join(lostBlocks, " ")+" "+texts.Join(lost, " ")))
 	}
 	if u.Copied {
 		f.add(Twin, "a copy of this machine has used the store within the last hour, and was refused: stop it, or remove instance, node.json and pools from the directory ipam of its state directory")
@@ -110,14 +111,6 @@ func problems(u pool.Usage, lost []netip.Addr, errs []error, fence time.Duration
 		}
 	}
 	return f
-}
-
-func join[T fmt.Stringer](list []T) string {
-	texts := make([]string, len(list))
-	for i, item := range list {
-		texts[i] = item.String()
-	}
-	return strings.Join(texts, " ")
 }
 
 // reporter tells which kinds of problems of a pool have begun and ended. It outlasts the keeper, which is replaced when the

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 type step struct {
@@ -34,10 +36,8 @@ const maxPause = 2 * time.Minute
 func repeat(ctx context.Context, steps []*step, report func(name string, err error)) {
 	for {
 		next := slices.MinFunc(steps, func(a, b *step) int { return a.due.Compare(b.due) })
-		select {
-		case <-ctx.Done():
+		if !wake.After(ctx, time.Until(next.due)) {
 			return
-		case <-time.After(time.Until(next.due)):
 		}
 		err := next.once(ctx)
 		if ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/isolation"
 )
 
@@ -50,7 +51,7 @@ type Options struct {
 // Roster is that of one pool.
 type Roster struct {
 	o     Options
-	kicks chan struct{}
+	kicks wake.Signal
 
 	// These are of Run alone. host is who this host is, as far as it is known, and view what was read of the store.
 	host ipam.Host
@@ -67,16 +68,11 @@ func New(o Options) *Roster {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Roster{o: o, kicks: make(chan struct{}, 1), view: newView(o.Config)}
+	return &Roster{o: o, kicks: wake.NewSignal(), view: newView(o.Config)}
 }
 
 // Kick has changes of this host's attachments, or of its routes, looked at soon. It does not wait.
-func (r *Roster) Kick() {
-	select {
-	case r.kicks <- struct{}{}:
-	default: // they will be
-	}
-}
+func (r *Roster) Kick() { r.kicks.Send() }
 
 // Run tells and learns until ctx ends.
 func (r *Roster) Run(ctx context.Context) {
@@ -96,15 +92,8 @@ func (r *Roster) Run(ctx context.Context) {
 			continue
 		}
 		before = err.Error()
-		sleep(ctx, wait)
+		wake.After(ctx, wait)
 		wait = min(2*wait, longestWait)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 
@@ -113,7 +102,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (r *Roster) round(ctx context.Context) error {
 	store, host, err := r.o.Open()
 	if err == nil && ipam.IsPrivate(store) { // there are no other hosts
-		sleep(ctx, longestWait)
+		wake.After(ctx, longestWait)
 		return nil
 	}
 	if err == nil {
@@ -160,7 +149,7 @@ func (r *Roster) follow(ctx context.Context, store ipam.Store) error {
 }
 
 func (r *Roster) list(ctx context.Context, store ipam.Store) error {
-	if sleep(ctx, time.Until(r.listed.Add(pause))); ctx.Err() != nil {
+	if !wake.After(ctx, time.Until(r.listed.Add(pause))) {
 		return context.Cause(ctx)
 	}
 	r.listed = time.Now()

@@ -89,10 +89,10 @@ func (g *guard) table() *netfilter.Table {
 	}
 	t := &netfilter.Table{Family: netfilter.INet, Name: tablePrefix + g.device}
 	for _, zero := range []net.IP{net.IPv4zero, net.IPv6zero} {
-		set := g.sourcesAs(zero)
+		set, source := g.sourcesAs(zero)
 		t.Sets = append(t.Sets, set)
 		if g.sources != nil {
-			input = append(input, slices.Concat(netfilter.FamilyMatch(zero), g.isToPort(), g.isInVXLAN(), isFromOther(set), drop))
+			input = append(input, slices.Concat(netfilter.FamilyMatch(zero), g.isToPort(), g.isInVXLAN(), netfilter.KeyIn(set.Name, false, source), drop))
 		}
 	}
 	if len(input) == 0 { // an empty chain would look as one that was flushed
@@ -201,15 +201,19 @@ func (s *socket) doGuard(v verb, g *guard) error {
 	})
 }
 
-func (g *guard) sourcesAs(zero net.IP) netfilter.Set {
-	length := len(netfilter.IPBytes(zero))
-	set := netfilter.Set{Name: fmt.Sprintf("hosts%d", length), Length: length}
+// sourcesAs returns the set of the sources of a family, and what is looked up in it.
+func (g *guard) sourcesAs(zero net.IP) (set netfilter.Set, source netfilter.KeyPart) {
+	kind, offset, length := netfilter.Address6, 8, net.IPv6len
+	if zero.To4() != nil {
+		kind, offset, length = netfilter.Address4, 12, net.IPv4len
+	}
+	set.KeySet = netfilter.KeySet{Name: fmt.Sprintf("hosts%d", length), Key: []netfilter.KeyType{kind}, IsConstant: true}
 	for _, a := range g.sources {
 		if key := a.AsSlice(); len(key) == length {
-			set.Elements = append(set.Elements, key)
+			set.Elements = append(set.Elements, netfilter.Element{Key: key})
 		}
 	}
-	return set
+	return set, netfilter.PayloadPart(expr.PayloadBaseNetworkHeader, offset, length)
 }
 
 const iifkind = expr.MetaKey(26) // NFT_META_IIFKIND, which package unix lacks
@@ -261,12 +265,4 @@ func isBitUnset(bit uint32) []expr.Any {
 func (g *guard) isInVXLAN() []expr.Any {
 	id := binary.BigEndian.AppendUint32(nil, uint32(g.id))
 	return []expr.Any{load(expr.PayloadBaseTransportHeader, 8+4, 3), compare(expr.CmpOpEq, id[1:])}
-}
-
-func isFromOther(set netfilter.Set) []expr.Any {
-	offset := 12
-	if set.Length == net.IPv6len {
-		offset = 8
-	}
-	return []expr.Any{load(expr.PayloadBaseNetworkHeader, offset, set.Length), &expr.Lookup{SourceRegister: netfilter.Register, SetName: set.Name, Invert: true}}
 }

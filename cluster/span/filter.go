@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // filterPause is the time between two looks for what drops packets of other hosts. To list the
@@ -58,7 +59,7 @@ func (s *Span) watchFilters(ctx context.Context) {
 		if look {
 			s.noteFiltered(ctx)
 			last = s.interfaces()
-			pause(ctx, filterAtLeast)
+			wake.After(ctx, filterAtLeast)
 		}
 	}
 }
@@ -68,11 +69,11 @@ func (s *Span) watchFilters(ctx context.Context) {
 func (s *Span) watchRules(ctx context.Context) {
 	for ctx.Err() == nil {
 		if f, _ := s.filtering(); f.Accept && len(f.Pools) > 0 {
-			if err := s.config.WatchFilter(ctx, func() { kick(s.disturbed) }); err != nil {
+			if err := s.config.WatchFilter(ctx, func() { s.disturbed.Send() }); err != nil {
 				s.config.Logger.Warn("changes of the filters are noticed within a minute only", "error", err)
 			}
 		}
-		pause(ctx, watchPause)
+		wake.After(ctx, watchPause)
 	}
 }
 

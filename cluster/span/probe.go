@@ -12,6 +12,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/internal/echo"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // Probe is an echo request to a host, as this host sends packets for its blocks.
@@ -70,7 +71,7 @@ func (r *runner) probe(ctx context.Context) {
 		gap := probePause / time.Duration(max(1, len(all)))
 		if len(all) == 0 {
 			gap = time.Second
-			pause(ctx, gap)
+			wake.After(ctx, gap)
 		}
 		var group sync.WaitGroup
 		slots := make(chan struct{}, mostProbes)
@@ -80,7 +81,7 @@ func (r *runner) probe(ctx context.Context) {
 				defer func() { <-slots }()
 				r.probed(ctx, r.ping(ctx, p))
 			})
-			pause(ctx, gap)
+			wake.After(ctx, gap)
 		}
 		group.Wait()
 	}

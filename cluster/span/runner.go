@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam/peers"
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/internal/echo"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 const (
@@ -45,7 +46,7 @@ type runner struct {
 	acceptor *acceptor
 	// refilter is what to call when what the filters have to know has changed.
 	refilter func()
-	kicks    chan struct{}
+	kicks    wake.Signal
 	stop     context.CancelFunc
 	stopped  chan struct{}
 
@@ -84,7 +85,7 @@ func newRunner(c Config, t Table, k Kept, s Settings, refilter func()) *runner {
 	all, nomad := c.Open(k.Config)
 	return &runner{
 		config: k.Config, pool: k.Pool, peers: all, table: t, observer: c.Observer, send: c.Ping, log: c.Logger.With("pool", k.Config.Pool),
-		locator: locator{nomad: nomad, linkLocal: c.LinkLocal}, acceptor: newAcceptor(nomad), refilter: refilter, kicks: make(chan struct{}, 1),
+		locator: locator{nomad: nomad, linkLocal: c.LinkLocal}, acceptor: newAcceptor(nomad), refilter: refilter, kicks: wake.NewSignal(),
 		settings: s, current: Status{Pool: k.Config.Pool, Mode: k.Config.Mode}, failed: map[Kind]string{},
 	}
 }
@@ -108,7 +109,7 @@ func (r *runner) end() {
 	<-r.stopped
 }
 
-func (r *runner) reapply() { kick(r.kicks) }
+func (r *runner) reapply() { r.kicks.Send() }
 
 func (r *runner) configure(s Settings) {
 	r.mu.Lock()
@@ -127,7 +128,7 @@ func (r *runner) watch(ctx context.Context) {
 		}
 		r.note(StoreFailed, err)
 		if err != nil {
-			pause(ctx, wait)
+			wake.After(ctx, wait)
 			wait = min(2*wait, mostStorePause)
 			continue
 		}
@@ -150,12 +151,8 @@ func (r *runner) listed(blocks peers.Blocks) {
 func (r *runner) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := r.step(ctx)
-		pause(ctx, applyAtLeast)
-		select {
-		case <-ctx.Done():
-		case <-r.kicks:
-		case <-time.After(wait):
-		}
+		wake.After(ctx, applyAtLeast)
+		r.kicks.Await(ctx, wait)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam/peers"
 	"github.com/allocnet/allocnet/cluster/route"
 	"github.com/allocnet/allocnet/internal/echo"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // Pool is what is needed of a pool that the host has; see package pool.
@@ -102,10 +103,10 @@ type Observer interface {
 // Span has the pools of a host whose networks span hosts.
 type Span struct {
 	config Config
-	kicks  chan struct{}
+	kicks  wake.Signal
 	// refilter tells of pools and settings that have changed, moved of the kernel's tables, and disturbed
 	// of its filters.
-	refilter, moved, disturbed chan struct{}
+	refilter, moved, disturbed wake.Signal
 	group                      sync.WaitGroup
 	// table is nil until it is needed. It is of the loop alone.
 	table Table
@@ -125,8 +126,7 @@ type Span struct {
 
 // New returns what Run starts.
 func New(c Config, s Settings) *Span {
-	one := func() chan struct{} { return make(chan struct{}, 1) }
-	return &Span{config: c, settings: s, kicks: one(), refilter: one(), moved: one(), disturbed: one(), runners: map[string]*runner{}, spared: map[string][]netip.Prefix{}, failed: map[string]Problem{}}
+	return &Span{config: c, settings: s, kicks: wake.NewSignal(), refilter: wake.NewSignal(), moved: wake.NewSignal(), disturbed: wake.NewSignal(), runners: map[string]*runner{}, spared: map[string][]netip.Prefix{}, failed: map[string]Problem{}}
 }
 
 // Configure changes the settings. It may be called at any time.
@@ -134,21 +134,14 @@ func (s *Span) Configure(settings Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settings = settings
-	kick(s.refilter)
+	s.refilter.Send()
 	for _, r := range s.runners {
 		r.configure(settings)
 	}
 }
 
 // Kick has the pools looked for again. It does not wait.
-func (s *Span) Kick() { kick(s.kicks) }
-
-func kick(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // what was said before is still to be heard
-	}
-}
+func (s *Span) Kick() { s.kicks.Send() }
 
 const (
 	// findPause is the time between two looks for pools.
@@ -167,14 +160,8 @@ func (s *Span) Run(ctx context.Context) {
 	if s.config.WatchFilter != nil {
 		s.group.Go(func() { s.watchRules(ctx) })
 	}
-	for {
+	for goesOn := true; goesOn; goesOn = s.kicks.Await(ctx, findPause) {
 		s.update(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.kicks:
-		case <-time.After(findPause):
-		}
 	}
 }
 
@@ -207,18 +194,10 @@ func (s *Span) watchKernel(ctx context.Context, table Table) {
 						r.reapply()
 					}
 				})
-				kick(s.moved)
+				s.moved.Send()
 			}
 		}
-		pause(ctx, watchPause)
-	}
-}
-
-// pause waits, but not longer than ctx.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		wake.After(ctx, watchPause)
 	}
 }
 
@@ -283,7 +262,7 @@ func (s *Span) spare() {
 		}
 	}
 	if !s.found || !maps.EqualFunc(spared, s.spared, slices.Equal[[]netip.Prefix]) {
-		kick(s.refilter)
+		s.refilter.Send()
 	}
 	s.found, s.spared = true, spared
 }
@@ -321,12 +300,12 @@ func (s *Span) run(ctx context.Context, k Kept) {
 	if present != nil {
 		present.end()
 	}
-	r := newRunner(s.config, s.table, k, settings, func() { kick(s.refilter) })
+	r := newRunner(s.config, s.table, k, settings, s.refilter.Send)
 	s.mu.Lock()
 	s.runners[k.Config.Pool] = r
 	s.mu.Unlock()
 	r.start(ctx)
-	kick(s.refilter)
+	s.refilter.Send()
 }
 
 // isUsed tells whether attachments of a network that was removed need the routes. What is not
@@ -345,7 +324,7 @@ func (s *Span) remove(p route.Pool) {
 	r := s.runners[pool]
 	delete(s.runners, pool)
 	s.mu.Unlock()
-	kick(s.refilter)
+	s.refilter.Send()
 	if r != nil {
 		r.end()
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/allocnet/allocnet/internal/detached"
 	"github.com/allocnet/allocnet/internal/memfile"
 	"github.com/allocnet/allocnet/internal/searchpath"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // retryArgument has the program retry pending teardowns, with the plugin configuration on its
@@ -87,11 +88,7 @@ func refusal(arguments []string) *shim.Refusal {
 }
 
 func announceAgain(netns, iface string, addresses []netip.Addr) {
-	arguments := []string{announceArgument, netns, iface}
-	for _, a := range addresses {
-		arguments = append(arguments, a.String())
-	}
-	_ = detached.Start(nil, arguments...) // they are announced once
+	_ = detached.Start(nil, append([]string{announceArgument, netns, iface}, texts.Of(addresses)...)...) // they are announced once
 }
 
 func retry(config []byte) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/texts"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -106,8 +107,8 @@ func fullTable(allocations []*hook.Allocation, short map[string]string) cli.Tabl
 	for _, a := range allocations {
 		for _, n := range a.Attachments {
 			t = append(t, []cli.Cell{
-				cli.Text(cmp.Or(short[a.ID], a.ID)), cli.Text(n.Interface), cli.Text(n.Network), cli.Text(cli.OrDash(strings.Join(cli.Texts(n.Addresses), ","))),
-				cli.Text(cli.OrDash(n.MAC)), cli.Text(cli.OrDash(strings.Join(cli.Texts(allocation.Ranges(n.Ports)), ","))), phaseCell(n), cli.Text(cli.Age(time.Since(n.Created))),
+				cli.Text(cmp.Or(short[a.ID], a.ID)), cli.Text(n.Interface), cli.Text(n.Network), cli.Text(cli.OrDash(texts.Join(n.Addresses, ","))),
+				cli.Text(cli.OrDash(n.MAC)), cli.Text(cli.OrDash(texts.Join(allocation.Ranges(n.Ports), ","))), phaseCell(n), cli.Text(cli.Age(time.Since(n.Created))),
 			})
 		}
 	}
@@ -119,7 +120,7 @@ func stackedTable(allocations []*hook.Allocation, short map[string]string) cli.T
 	t := cli.NewTable("ALLOCATION", "INTERFACE", "NETWORK", "ADDRESSES, PORTS", "PHASE", "AGE")
 	for _, a := range allocations {
 		for _, n := range a.Attachments {
-			stack := append(cli.Texts(n.Addresses), cli.Texts(allocation.Ranges(n.Ports))...)
+			stack := append(texts.Of(n.Addresses), texts.Of(allocation.Ranges(n.Ports))...)
 			if len(stack) == 0 {
 				stack = []string{"-"}
 			}

@@ -30,7 +30,7 @@ type way interface {
 // ids are the allocations of all ways.
 var ids = []string{"k1", "k2", "k3"}
 
-// ways are the operations of all integrations, by name and in this order.
+// ways are the operations of all integrations, by name and in this order: first those of the command line.
 var ways = []struct {
 	name string
 	of   func(h *host) way
@@ -52,43 +52,70 @@ var ways = []struct {
 	{"driver stops a task", func(h *host) way { return &driver{host: h, stands: true} }},
 }
 
-// TestKilled kills at a random instant of an operation, round after round, and
-// requires that one teardown, gc or start leaves nothing. In every other round, and with the
+// ofCommandLine is how many ways are those of the command line.
+const ofCommandLine = 7
+
+// TestKilledCommand and TestKilledCall kill at a random instant of an operation, round after round, and
+// require that one teardown, gc or start leaves nothing. In every other round, and with the
 // other seed in the others, networks are isolated. The instants are those of
 // a fixed seed, which every run has, and of a random one, which is printed. One
 // round alone is replayed by its name:
 //
-//	ALLOCNET_CHAOS_SEED=42 go test ./e2e/chaos -run 'TestKilled/seed_42/round_7$'
-func TestKilled(t *testing.T) {
-	h := newHost(t)
-	lengths := map[string]length{}
+//	ALLOCNET_CHAOS_SEED=42 go test ./e2e/chaos -run 'TestKilled.*/seed_42/round_7$'
+//
+// They are two tests because they take longest, and one can run beside the other.
+func TestKilledCommand(t *testing.T) {
+	kill(t, func(way int) bool { return way < ofCommandLine })
+}
+
+// TestKilledCall kills plugin, agent and driver in the rounds that TestKilledCommand leaves out.
+func TestKilledCall(t *testing.T) { kill(t, func(way int) bool { return way >= ofCommandLine }) }
+
+// kill kills in the rounds of the chosen ways.
+func kill(t *testing.T, chosen func(way int) bool) {
+	t.Helper()
+	k := &killings{host: newHost(t), lengths: map[string]length{}}
 	for i, seed := range []uint64{fixedSeed, seed} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			for round := range kills {
-				w := ways[round%uint64(len(ways))]
+				if !chosen(int(round % uint64(len(ways)))) {
+					continue
+				}
 				t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
-					h := h.on(t)
-					isolated := (round+uint64(i))%2 == 0 && h.isolate()
-					l, known := lengths[w.name]
-					switch {
-					case !known:
-						l = h.measure(w.of(h))
-					case isolated: // it does more
-						l.time += l.time / 3
-					}
-					l = h.killAt(someInstant(chance(seed, round)), l, w.of)
-					if !known || !isolated {
-						lengths[w.name] = l
-					}
-					if t.Failed() {
-						t.Fatalf("seed %d, round %d: %s, isolated: %t", seed, round, w.name, isolated)
-					}
+					k.round(t, seed, round, (round+uint64(i))%2 == 0)
 				})
 			}
 		})
 	}
-	for _, w := range ways {
-		t.Logf("%s: %v, %d changes", w.name, lengths[w.name].time, lengths[w.name].changes)
+	for name, l := range k.lengths {
+		t.Logf("%s: %v, %d changes", name, l.time, l.changes)
+	}
+}
+
+// killings are the rounds on a host, and the lengths of operations, by name.
+type killings struct {
+	host    *host
+	lengths map[string]length
+}
+
+// round measures an operation that no round before has, and kills it.
+func (k *killings) round(t *testing.T, seed, round uint64, isolated bool) {
+	t.Helper()
+	h, w := k.host.on(t), ways[round%uint64(len(ways))]
+	isolated = isolated && h.isolate()
+	l, measured := k.lengths[w.name]
+	switch {
+	case !measured:
+		l = h.measure(w.of(h))
+	case isolated: // it does more
+		l.time += l.time / 3
+	}
+	l = h.killAt(someInstant(chance(seed, round)), l, w.of)
+	if !measured || !isolated {
+		k.lengths[w.name] = l
+	}
+	if t.Failed() {
+		t.Fatalf("seed %d, round %d: %s, isolated: %t", seed, round, w.name, isolated)
 	}
 }
 

@@ -5,7 +5,7 @@
 // its disk, and searches for leaks, with the real CNI plugins, in a sandbox.
 //
 // ALLOCNET_CHAOS_ROUNDS is the number of rounds of a test, ALLOCNET_CHAOS_KILLS that of the
-// kills of TestKilled, and ALLOCNET_CHAOS_SEED the seed of the random choices.
+// kills of TestKilledCommand and TestKilledCall, and ALLOCNET_CHAOS_SEED the seed of the random choices.
 package chaos
 
 import (

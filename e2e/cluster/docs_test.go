@@ -33,9 +33,7 @@ func TestDocuments(t *testing.T) {
 	for _, mark := range []string{"sticky argument", "requested argument"} {
 		s.runArgumentExample(mark)
 	}
-	if _, err := m.Run("allocnet", "ipam", "show", "vlan100"); err != nil {
-		t.Error(err)
-	}
+	shown(t, m, "vlan100")
 	s.stopAll()
 	for _, line := range w.Duplicates() {
 		t.Error(line)

@@ -132,8 +132,7 @@ func (f *floatingScene) requireShown(on *cluster.Machine) {
 		if !m.Runs(cluster.Agent) {
 			continue
 		}
-		out, err := m.Run("allocnet", "ipam", "show", "public")
-		must(f, err)
+		out := shown(f, m, "public")
 		i := slices.IndexFunc(strings.Split(out, "\n"), func(line string) bool {
 			return strings.Contains(line, floatingAddress+" ") && strings.Contains(line, "published") && strings.Contains(line, on.Name)
 		})
@@ -231,9 +230,8 @@ func TestFloating(t *testing.T) {
 	}
 	must(t, lab.Jobs.Stop(f.job.ID))
 	f.gone()
-	out, err := on.Run("allocnet", "ipam", "show", "public")
-	if err != nil || strings.Contains(out, "published") {
-		t.Errorf("after the job has ended: %v\n%s", err, out)
+	if out := shown(t, on, "public"); strings.Contains(out, "published") {
+		t.Errorf("after the job has ended:\n%s", out)
 	}
 }
 

@@ -176,6 +176,17 @@ func distinct(list []cluster.Allocation) error {
 	return nil
 }
 
+// shown returns what a machine shows of a pool. On a busy machine servers elect a leader at any time, and have no answer
+// until then.
+func shown(t testing.TB, m *cluster.Machine, pool string) (out string) {
+	t.Helper()
+	must(t, cluster.Await(m.Name+" shows the pool "+pool, func() (err error) {
+		out, err = m.Run("allocnet", "ipam", "show", pool)
+		return err
+	}))
+	return out
+}
+
 // name returns the name of a job that no other test has.
 func (s *scene) name(prefix string) string {
 	s.jobs++

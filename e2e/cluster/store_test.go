@@ -72,8 +72,7 @@ func TestLongSnapshotRestoredWithoutState(t *testing.T) {
 // claimed meanwhile.
 func (s *scene) attachToNewBlock(m *cluster.Machine) (a netip.Addr) {
 	s.Helper()
-	before, err := m.Run("allocnet", "ipam", "show", cluster.Flat)
-	must(s, err)
+	before := shown(s, m, cluster.Flat)
 	for i := range 64 { // at most four blocks of 14 are held
 		id := fmt.Sprintf("new-%d", i)
 		a = s.attach(m, id) // no block is claimed for 40 s after a restore

@@ -30,8 +30,8 @@ type host struct {
 // newHost makes the namespaces of this process a host.
 func newHost(legacy bool) (*host, error) {
 	for _, dir := range []string{"/run", "/var/lib"} {
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-			return nil, fmt.Errorf("cover %s: %w", dir, err)
+		if err := sandbox.Cover(dir); err != nil {
+			return nil, err
 		}
 	}
 	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
@@ -60,7 +60,7 @@ func newHost(legacy bool) (*host, error) {
 // cannot be removed.
 func useLegacy() error {
 	const dir = "/mnt"
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+	if err := sandbox.Cover(dir); err != nil {
 		return err
 	}
 	if err := os.Setenv("PATH", dir+":"+os.Getenv("PATH")); err != nil {
@@ -112,7 +112,14 @@ func (h *host) reset() error {
 func removeContents(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
-		err = errors.Join(err, os.RemoveAll(dir+"/"+entry.Name()))
+		path := dir + "/" + entry.Name()
+		switch {
+		case sandbox.IsKept(path):
+		case sandbox.HasKept(path):
+			err = errors.Join(err, removeContents(path))
+		default:
+			err = errors.Join(err, os.RemoveAll(path))
+		}
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // snapshots takes snapshots of a host. Names and rules are those of one run.
@@ -105,7 +106,7 @@ func files() ([]string, error) {
 			switch {
 			case err != nil:
 				return err
-			case path == "/run/netns":
+			case path == "/run/netns" || entry.IsDir() && sandbox.IsKept(path):
 				return fs.SkipDir
 			case path == "/run/xtables.lock" || path == dir || strings.HasSuffix(path, ".owners"): // a cache beside many leases
 				return nil

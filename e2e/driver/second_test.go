@@ -38,7 +38,7 @@ func startSecond(a *agent) func() {
 	config = strings.NewReplacer(dataDir, dir+"/second-data", confDir, dir+"/second-cni", "bootstrap_expect = 0", "").Replace(config)
 	sandbox.WriteFile(a, dir+"/second.hcl", config)
 	cmd := exec.Command("nsenter", "--net="+path, "unshare", "--mount", "sh", "-c",
-		`mkdir -p /run/netns /run/cni && mount -t tmpfs none /run/netns && mount -t tmpfs none /run/cni && mount -t tmpfs none /var/lib && sysctl -qw net.ipv4.ip_forward=1 && exec "$@"`,
+		`for dir in /run/netns /run/cni /var/lib/cni /var/lib/allocnet; do mkdir -p "$dir" && mount -t tmpfs -o mode=755 none "$dir" || exit; done; sysctl -qw net.ipv4.ip_forward=1 && exec "$@"`,
 		"sh", nomadagent.Binary(), "agent", "-config", dir+"/second.hcl")
 	cmd.Env = nomadagent.Environ()
 	log, err := os.Create(filepath.Join(a.ArtifactDir(), "second.log"))

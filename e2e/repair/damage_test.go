@@ -57,15 +57,19 @@ var damages = []damage{
 	{"redirection", "tc qdisc del dev $TUNED ingress; tc qdisc del dev $IFB root", []string{"limit of", "redirection"}},
 }
 
-// TestDamages damages a host with an allocation, of each kind, with each executor and each
+// TestDamages damages a host with an allocation, of each kind, with networks that are executed in process, and each
 // backend of rules.
 func TestDamages(t *testing.T) {
-	t.Run("in process, iptables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "iptables", of("iptables", damages)) })
-	t.Run("plugins, nftables", func(t *testing.T) {
+	t.Run("iptables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "iptables", of("iptables", damages)) })
+	t.Run("nftables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "nftables", some(of("nftables", ofRules()))) })
+}
+
+// TestDamagesOfPlugins does so with networks that plugins execute.
+func TestDamagesOfPlugins(t *testing.T) {
+	t.Run("nftables", func(t *testing.T) {
 		testDamages(t, hook.ExecutorPlugins, "nftables", some(of("nftables", damages[:9])))
 	})
-	t.Run("plugins, iptables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "iptables", some(of("iptables", ofRules()))) })
-	t.Run("in process, nftables", func(t *testing.T) { testDamages(t, hook.ExecutorAuto, "nftables", some(of("nftables", ofRules()))) })
+	t.Run("iptables", func(t *testing.T) { testDamages(t, hook.ExecutorPlugins, "iptables", some(of("iptables", ofRules()))) })
 }
 
 // some are every fourth one with -short: another backend or executor has the others.

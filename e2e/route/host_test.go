@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		child(dir)
 	}
-	os.Exit(sandbox.Main(m.Run))
+	os.Exit(sandbox.MainDivided(m.Run))
 }
 
 // host is a namespace with an allocation in another one.

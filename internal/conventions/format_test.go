@@ -56,6 +56,7 @@ var formats = map[string]string{
 	"state i.learned(pool)":                                        "- what the agent learns again from other hosts",
 	"state i.learning()":                                           "- empty",
 	"state i.preparedFile()":                                       "- read by no build but the one that wrote it",
+	"state i.textFile()":                                           "- a sum, and what it is of: any other line is none",
 	"state j.path()":                                               "format",
 	"state path":                                                   "- lines of text without a version",
 }

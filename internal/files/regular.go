@@ -4,6 +4,7 @@
 package files
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,9 @@ func ReadNoFollow(path string) ([]byte, error) { return read(path, os.O_RDONLY|u
 
 func read(path string, flags int) ([]byte, error) { return ReadStart(path, flags, math.MaxInt64) }
 
+// mostAhead is how large files are for which memory is taken at once: that of others may have holes.
+const mostAhead = 16 << 20
+
 // ReadStart returns what a regular file begins with, at most so many bytes. The flags are those of Open.
 func ReadStart(path string, flags int, most int64) ([]byte, error) {
 	file, err := Open(path, flags, 0)
@@ -54,7 +58,13 @@ func ReadStart(path string, flags int, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // read only
-	return io.ReadAll(io.LimitReader(file, most))
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	content := bytes.NewBuffer(make([]byte, 0, min(info.Size(), most, mostAhead)+bytes.MinRead)) // a file of /proc or /sys has no size
+	_, err = content.ReadFrom(io.LimitReader(file, most))
+	return content.Bytes(), err
 }
 
 // Overwrite replaces the content of a regular file, making it if it is missing.

@@ -26,7 +26,7 @@ type Chain struct {
 
 	// OwnIPAM does the work of allocnet-ipam, which is above this package. Nil: an attachment with it fails.
 	OwnIPAM *plugin.Type
-	// Repair is what CHECK finds missing and makes. Nil: CHECK only looks.
+	// Repair is what CHECK finds missing, and makes unless it is a DryRun. Other verbs need none.
 	Repair *remedy.Repair
 	// IPTables is which iptables makes the rules, or has made them. Empty: that of the host.
 	IPTables rules.Kind
@@ -110,9 +110,6 @@ func (c *Chain) exec(ctx context.Context, name string, stdin []byte, environ []s
 	case "DEL":
 		return nil, p.Del(call)
 	case "CHECK":
-		if c.Repair == nil {
-			return nil, p.Check(call)
-		}
 		// A failure does not keep the plugins after it from their part; nothing is repaired of an attachment whose interface is gone.
 		if len(c.Repair.Unrepairable) == 0 {
 			c.Repair.Fail(p.Repair(call))

@@ -16,6 +16,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
@@ -39,10 +40,10 @@ func TestRootPanicInNamespace(t *testing.T) {
 	inside := func(c *plugin.Call) error {
 		return c.InNamespace(func() error { panic("no such index") })
 	}
-	plugins["broken"] = plugin.Type{Check: inside}
+	plugins["broken"] = plugin.Type{Repair: inside}
 	defer delete(plugins, "broken")
 	own := []string{"CNI_COMMAND=CHECK", "CNI_CONTAINERID=c", "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0"}
-	_, err := (&Chain{}).ExecPlugin(t.Context(), "broken", []byte(`{"cniVersion": "1.1.0", "name": "n"}`), own)
+	_, err := (&Chain{Repair: &remedy.Repair{}}).ExecPlugin(t.Context(), "broken", []byte(`{"cniVersion": "1.1.0", "name": "n"}`), own)
 	var coded *types.Error
 	if !errors.As(err, &coded) || coded.Code != types.ErrInternal || coded.Msg != "plugin broken: panic: no such index" || !strings.Contains(coded.Details, "TestRootPanicInNamespace") {
 		t.Errorf("got %v", err)

@@ -2,17 +2,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package inprocess executes CNI plugins of the reference set in this process, without their
-// binaries. What it leaves on the host is what the reference plugins v1.9.1 leave: an attachment
-// that one made can be checked and removed by the other. It is no data plane of its own:
-// e2e/differential compares the two.
+// binaries. What it leaves on the host is what the reference plugins v1.9.1 leave: each removes what the
+// other made, and their CHECK passes. It is no data plane of its own: e2e/differential compares the two.
 //
-// A Chain executes one verb for one network. Links, addresses and leases are made and checked at
+// A Chain executes one verb for one network. Links, addresses and leases are made at
 // once. Rules, and the removal of links, are plugin.Changes: the caller commits those of all networks of
 // an allocation together, because the kernel does so in little more than the time of one.
 //
 // # Adding to it
 //
-// A plugin type is a folder, which has its configuration, add, check, delete and repair, and a line in the table plugins
+// A plugin type is a folder, which has its configuration, add, delete and repair, and a line in the table plugins
 // (plugin.go). What several share is in plugin, iface, links, rules and masquerade. A key is a field of the type's configuration.
 // If a network has a key that is no field, its plugins are executed instead (Supports). A key of the reference plugin that is not
 // executed in process is in otherKeys (supports.go), so that it is no mistake. Compare it with the reference plugin in e2e/differential,
@@ -30,7 +29,7 @@
 //
 // # Repair
 //
-// A chain with a Repair (package remedy) repairs when libcni executes CHECK: each plugin compares the configuration
+// CHECK is a repair (package remedy), which may be one that only tells: each plugin compares the configuration
 // and the recorded result with the kernel, notes what is missing, and makes it. Rules are the
 // Changes that ADD would commit, and plugin.CommitMissing adds those that the host lacks. IPv6 addresses are
 // added without a search for duplicates, which would leave the allocation without them for a second.

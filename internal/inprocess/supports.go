@@ -17,12 +17,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/strictjson"
 )
@@ -195,7 +194,7 @@ func refuseForeign(name string, dirs []string) error {
 		if err != nil {
 			return unsupported(name, err.Error())
 		}
-		built, err := packageOf(path, info)
+		built, err := packageOf(path)
 		if err != nil || !isReference(built, name) {
 			return unsupported(name, path+" is not the reference plugin")
 		}
@@ -204,45 +203,21 @@ func refuseForeign(name string, dirs []string) error {
 	return nil
 }
 
-// program is a file as long as it has the same content.
-type program struct {
-	path              string
-	device, inode     uint64
-	size              int64
-	modified, changed syscall.Timespec
-}
-
-func programAt(path string, info fs.FileInfo) program {
-	stat := info.Sys().(*syscall.Stat_t)
-	return program{path, stat.Dev, stat.Ino, stat.Size, stat.Mtim, stat.Ctim}
-}
-
-// programs are the package paths of the programs that were read, by program.
+// programs are the package paths of the programs that were read, by files.Identity.
 var programs sync.Map
 
-// timesDiffer is after which time a change of a file shows in its times, on every file system.
-const timesDiffer = 2 * time.Second
-
 // packageOf returns the package path of the program at a path, which is read once.
-func packageOf(path string, info fs.FileInfo) (string, error) {
-	if known, ok := programs.Load(programAt(path, info)); ok {
+func packageOf(path string) (string, error) {
+	identity := files.Identity(path)
+	if known, ok := programs.Load(identity); ok {
 		return known.(string), nil
 	}
-	file, err := os.Open(path)
+	built, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	defer file.Close() //nolint:errcheck // read only
-	if info, err = file.Stat(); err != nil {
-		return "", err
-	}
-	began := time.Now()
-	built, err := buildinfo.Read(file)
-	if err != nil {
-		return "", err
-	}
-	if p := programAt(path, info); began.Sub(time.Unix(p.changed.Unix())) > timesDiffer {
-		programs.Store(p, built.Path)
+	if identity != "" && files.Identity(path) == identity {
+		programs.Store(identity, built.Path)
 	}
 	return built.Path, nil
 }

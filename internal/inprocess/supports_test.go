@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/allocnet/allocnet/internal/files"
+	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
 // supportsIn tells whether a ptp network with the IPAM configuration is executed in process.
@@ -87,25 +90,22 @@ func TestProgramsAreReadOnce(t *testing.T) {
 		}
 	}
 	read := func() string {
-		info, err := os.Stat(path)
+		built, err := packageOf(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		built, err := packageOf(path, info)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, kept := programs.Load(programAt(path, info)); kept != (built == "kept") {
-			t.Errorf("%s is kept: %t", built, kept)
+		if _, kept := programs.Load(""); kept {
+			t.Error("a young one is kept")
 		}
 		return built
 	}
 	first := read()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
+	sandbox.Eventually(t, "it is not young any more", func() bool { return files.Identity(path) != "" }, func() string { return path })
+	read()
+	if _, kept := programs.Load(files.Identity(path)); !kept {
+		t.Error("it is not kept")
 	}
-	programs.Store(programAt(path, info), "kept")
+	programs.Store(files.Identity(path), "kept")
 	if again := read(); again != "kept" {
 		t.Errorf("it was read again: %s", again)
 	}

@@ -77,7 +77,7 @@ func TestRemoveByID(t *testing.T) {
 		t.Error(err)
 	}
 	requireLeases(t, dir, "10.0.0.3")
-	if !s.Has("c2", "eth0") {
+	if len(s.GetByID("c2", "eth0")) == 0 {
 		t.Fatal("c2 has no lease")
 	}
 	lease := filepath.Join(dir, "net", "10.0.0.3")
@@ -87,7 +87,7 @@ func TestRemoveByID(t *testing.T) {
 	if err := os.MkdirAll(lease+"/full", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RemoveByID("c2", "eth0"); err == nil || !s.Has("c2", "eth0") {
+	if err := s.RemoveByID("c2", "eth0"); err == nil || len(s.GetByID("c2", "eth0")) == 0 {
 		t.Errorf("a lease that cannot be removed: %v", err)
 	}
 }

@@ -216,11 +216,6 @@ func (s *Store) GetByID(id, ifname string) []net.IP {
 	return ips
 }
 
-// Has returns whether the attachment has a lease.
-func (s *Store) Has(id, ifname string) bool {
-	return len(s.find(leaseContent(id, ifname))) > 0 || len(s.find(strings.TrimSpace(id))) > 0
-}
-
 func leaseContent(id, ifname string) string { return strings.TrimSpace(id) + "\r\n" + ifname }
 
 // find returns the names of the leases with that content. If one is not as the index has it,

@@ -56,7 +56,7 @@ func (t tester) del(id string) {
 func (t tester) check(id string) bool {
 	store := t.open()
 	defer store.Close()
-	return store.Has(id, "eth0")
+	return len(store.GetByID(id, "eth0")) > 0
 }
 
 func (t tester) addresses(id string) []net.IP {

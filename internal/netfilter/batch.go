@@ -5,7 +5,6 @@ package netfilter
 
 import (
 	"errors"
-	"net"
 	"slices"
 
 	"github.com/google/nftables"
@@ -173,43 +172,14 @@ func (b *Batch) ReplaceTable(t *Table, remove bool) {
 func (b *Batch) newTable(t *Table) {
 	b.AddTable(t)
 	for i := range t.Sets {
-		b.addSet(t, &t.Sets[i], i+1)
+		b.AddKeySet(t, &t.Sets[i].KeySet)
+		b.AddElements(t, t.Sets[i].Name, t.Sets[i].Elements)
 	}
 	for i := range t.Chains {
 		b.AddChain(t, &t.Chains[i])
 		for _, rule := range t.Chains[i].Rules {
 			b.addRule(t, rule)
 		}
-	}
-}
-
-// Datatypes of nft, with which it shows elements of sets.
-const (
-	typeIPAddr  = 7
-	typeIP6Addr = 8
-)
-
-// mostElements is how many a message has.
-const mostElements = 1000
-
-func (b *Batch) addSet(t *Table, s *Set, id int) {
-	kind := typeIPAddr
-	if s.Length == net.IPv6len {
-		kind = typeIP6Addr
-	}
-	b.add(unix.NFT_MSG_NEWSET, netlink.Create, t.Family, []netlink.Attribute{
-		text(unix.NFTA_SET_TABLE, t.Name), text(unix.NFTA_SET_NAME, s.Name), number(unix.NFTA_SET_FLAGS, unix.NFT_SET_CONSTANT),
-		number(unix.NFTA_SET_KEY_TYPE, uint32(kind)), number(unix.NFTA_SET_KEY_LEN, uint32(s.Length)), number(unix.NFTA_SET_ID, uint32(id)),
-	})
-	for part := range slices.Chunk(s.Elements, mostElements) {
-		var elements []netlink.Attribute
-		for _, key := range part {
-			value := b.nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: key})
-			elements = append(elements, b.nested(unix.NFTA_LIST_ELEM, value))
-		}
-		b.add(unix.NFT_MSG_NEWSETELEM, netlink.Create, t.Family, []netlink.Attribute{
-			text(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name), text(unix.NFTA_SET_ELEM_LIST_SET, s.Name), b.nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, elements...),
-		})
 	}
 }
 

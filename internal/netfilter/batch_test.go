@@ -28,12 +28,15 @@ func guardOf(count int) *netfilter.Table {
 	t := &netfilter.Table{Family: netfilter.INet, Name: "guard"}
 	c := netfilter.Chain{Name: "input", Hook: &netfilter.Hook{Number: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter, Filters: true}}
 	for name, length := range map[string]int{"four": net.IPv4len, "six": net.IPv6len} {
-		set := netfilter.Set{Name: name, Length: length}
+		set := netfilter.Set{KeySet: netfilter.KeySet{Name: name, Key: []netfilter.KeyType{netfilter.Address4}, IsConstant: true}}
+		if length == net.IPv6len {
+			set.Key[0] = netfilter.Address6
+		}
 		for i := range count {
 			key := make([]byte, length)
 			key[0] = 0x20
 			binary.BigEndian.PutUint16(key[length-2:], uint16(i))
-			set.Elements = append(set.Elements, key)
+			set.Elements = append(set.Elements, netfilter.Element{Key: key})
 		}
 		t.Sets = append(t.Sets, set)
 		zero := net.IPv4zero

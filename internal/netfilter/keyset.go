@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeySet is a set whose elements change while rules look keys up in it.
+// KeySet is a set in which rules look keys up.
 type KeySet struct {
 	Name, Comment string
 	// Key are the parts of a key.
@@ -24,6 +24,8 @@ type KeySet struct {
 	Data KeyType
 	// Counts is whether elements count the packets that are looked up and found.
 	Counts bool
+	// IsConstant is whether its elements stay as they are while rules look into it.
+	IsConstant bool
 	// HasRanges is whether an element begins a range of keys, which the next one ends. A key has one part then.
 	HasRanges bool
 }
@@ -59,8 +61,8 @@ type KeyType struct {
 var (
 	LinkName = KeyType{41, unix.IFNAMSIZ, hostOrder, []byte{0, 4, 9, 0, 0, 0, 1, 6, 0, 4, 6, 0, 0, 0}}
 	MAC      = KeyType{9, 6, bigEndian, nil}
-	Address4 = KeyType{typeIPAddr, 4, bigEndian, nil}
-	Address6 = KeyType{typeIP6Addr, 16, bigEndian, nil}
+	Address4 = KeyType{7, 4, bigEndian, nil}
+	Address6 = KeyType{8, 16, bigEndian, nil}
 	// TargetAddress6 is the target of an advertisement of a neighbour. Versions of nft before 1.0.8 know it as bytes of the network header.
 	TargetAddress6 = KeyType{4, 16, bigEndian, []byte{
 		0, 4, 7, 0, 0, 0, 1, 30, // an expression of the payload
@@ -145,6 +147,9 @@ func (b *Batch) AddKeySet(t *Table, s *KeySet) {
 		b.fail(err)
 		attrs = append(attrs, netlink.Attribute{Type: unix.NLA_F_NESTED | setExpr, Data: counter})
 	}
+	if s.IsConstant {
+		flags |= unix.NFT_SET_CONSTANT
+	}
 	if s.HasRanges {
 		flags |= unix.NFT_SET_INTERVAL
 	}
@@ -166,8 +171,11 @@ func (b *Batch) DeleteElements(t *Table, set string, elements []Element) {
 	b.elements(unix.NFT_MSG_DELSETELEM, 0, t, set, elements)
 }
 
+// mostElements is how many a message has.
+const mostElements = 200
+
 func (b *Batch) elements(kind int, flags netlink.HeaderFlags, t *Table, set string, elements []Element) {
-	for part := range slices.Chunk(elements, mostElements/5) {
+	for part := range slices.Chunk(elements, mostElements) {
 		var list []netlink.Attribute
 		for i := range part {
 			list = append(list, b.nested(unix.NFTA_LIST_ELEM, b.element(&part[i])...))

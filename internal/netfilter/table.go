@@ -20,12 +20,10 @@ type Table struct {
 	Chains        []Chain
 }
 
-// Set is a set of addresses, which does not change.
+// Set is a set with all that is in it.
 type Set struct {
-	Name string
-	// Length is that of each element, in bytes.
-	Length   int
-	Elements [][]byte
+	KeySet
+	Elements []Element
 }
 
 // Chain is one of a table.

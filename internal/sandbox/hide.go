@@ -10,14 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // hidden returns the directories of the machine that allocnet, CNI plugins, runtimes and Nomad read or
-// write. In a sandbox they are empty, where the machine has them. Changes of the rest of /etc are the
-// sandbox's own.
+// write. In a sandbox they are empty, where the machine has them, but for what tests need (Cover). Changes of the rest
+// of /etc are the sandbox's own.
 func hidden() []string {
 	return append(inHome(".docker", ".config/cni", ".config/containers", ".local/share/containers"),
 		"/dev/shm", "/etc/netns", "/etc/allocnet", "/etc/cni", "/etc/nomad.d", "/opt/cni", "/usr/lib/cni", "/usr/libexec/cni")
@@ -48,7 +49,7 @@ func hide() error {
 	if err := ClearEnvironment(); err != nil {
 		return err
 	}
-	for _, step := range []func() error{func() error { return cover("/run") }, func() error { return cover("/var/lib") }, overlayEtc, moveTemporary} {
+	for _, step := range []func() error{moveTemporary, func() error { return Cover("/run") }, func() error { return Cover("/var/lib") }, overlayEtc} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -57,16 +58,9 @@ func hide() error {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := cover(dir); err != nil {
+		if err := Cover(dir); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func cover(dir string) error {
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
-		return fmt.Errorf("cover %s: %w", dir, err)
 	}
 	return nil
 }
@@ -84,11 +78,19 @@ func overlayEtc() error {
 	return nil
 }
 
-// moveTemporary gives the directory for temporary files a path that is short enough for sockets.
+// moveTemporary gives the directory for temporary files a path that is short enough for sockets. It comes first: the
+// directory may be below a hidden one.
 func moveTemporary() error {
-	const dir = "/srv"
-	if err := unix.Mount(os.TempDir(), dir, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mount %s at %s: %w", os.TempDir(), dir, err)
+	paths, err := needed()
+	if err != nil {
+		return err
+	}
+	dir := "/srv"
+	if slices.Contains(paths, dir) { // as the checkout of a container
+		dir = "/media"
+	}
+	if err := Bind(os.TempDir(), dir); err != nil {
+		return err
 	}
 	return os.Setenv("TMPDIR", dir)
 }

@@ -126,7 +126,7 @@ func listFiles(t testing.TB, dir string) string {
 		if path == "/var/lib/allocnet/boot" || strings.HasSuffix(path, ".owners") {
 			return nil
 		}
-		if entry.IsDir() && entry.Name() == "events" {
+		if entry.IsDir() && (entry.Name() == "events" || IsKept(path)) {
 			return fs.SkipDir
 		}
 		if !entry.Type().IsRegular() || strings.HasPrefix(entry.Name(), "last_reserved_ip.") {

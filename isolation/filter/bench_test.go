@@ -6,9 +6,6 @@ package filter_test
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/netip"
 	"testing"
 
 	"github.com/allocnet/allocnet/internal/netns"
@@ -54,9 +51,9 @@ func BenchmarkAdd(b *testing.B) {
 					err := kernel.Apply(b.Context(), source(s))
 					more := member(70000, job, "s", isolation.Strict, "br0")
 					for b.Loop() {
-						err = errors.Join(err, kernel.Guard(b.Context(), more.ID, more.End, more.Bridge), admit(b, s.Rules, more, source(s)))
+						err = errors.Join(err, kernel.Guard(b.Context(), more.ID, more.End, more.Bridge), admitBy(b, filter.RulesOf(s.Rules), more, source(s)))
 						b.StopTimer()
-						err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
+						err = errors.Join(err, kernel.Remove(b.Context(), filter.RulesOf(s.Rules), more))
 						if name == "new" {
 							err = errors.Join(err, kernel.Apply(b.Context(), source(s)))
 						}
@@ -79,9 +76,9 @@ func BenchmarkRemove(b *testing.B) {
 				more := member(70000, "job0", "s", isolation.Strict, "br0")
 				for b.Loop() {
 					b.StopTimer()
-					err = errors.Join(err, admit(b, s.Rules, more, source(s)))
+					err = errors.Join(err, admitBy(b, filter.RulesOf(s.Rules), more, source(s)))
 					b.StartTimer()
-					err = errors.Join(err, kernel.Remove(b.Context(), s.Rules, more))
+					err = errors.Join(err, kernel.Remove(b.Context(), filter.RulesOf(s.Rules), more))
 				}
 				return err
 			})
@@ -118,126 +115,4 @@ func BenchmarkApply(b *testing.B) {
 			})
 		})
 	}
-}
-
-// BenchmarkTraffic sends between attachments to ptp networks with as many rules: latency is the time of an exchange of a byte, throughput that of
-// a connection, and new the time of a connection.
-func BenchmarkTraffic(b *testing.B) {
-	for _, rules := range []int{-1, 0, 100, 10000} {
-		name := fmt.Sprintf("%d_rules", rules)
-		if rules < 0 {
-			name = "no_tables"
-		}
-		ends := benchEnds(b, rules)
-		b.Run("latency_"+name, func(b *testing.B) { exchange(b, ends, 1) })
-		b.Run("throughput_"+name, func(b *testing.B) { exchange(b, ends, 1<<20) })
-		b.Run("new_"+name, func(b *testing.B) {
-			for b.Loop() {
-				conn := ends.dial(b)
-				_ = conn.Close()
-			}
-		})
-	}
-}
-
-// benchPair are two attachments, of which the second answers.
-type benchPair struct {
-	inside *netns.Namespace
-	to     netip.AddrPort
-}
-
-func (p *benchPair) dial(b *testing.B) (conn net.Conn) {
-	err := p.inside.Do(func() (err error) {
-		conn, err = net.Dial("tcp", p.to.String())
-		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return conn
-}
-
-// exchange sends bytes, and awaits one.
-func exchange(b *testing.B, p *benchPair, size int) {
-	conn := p.dial(b)
-	defer conn.Close()
-	b.SetBytes(int64(size))
-	out, in := make([]byte, size), make([]byte, 1)
-	for b.Loop() {
-		out[size-1] = 1 // the last one is answered
-		_, err := conn.Write(out)
-		if _, failed := io.ReadFull(conn, in); err != nil || failed != nil {
-			b.Fatal(err, failed)
-		}
-	}
-}
-
-func benchEnds(b *testing.B, rules int) *benchPair {
-	b.Helper()
-	host, inside := newNamespace(b), []*netns.Namespace{newNamespace(b), newNamespace(b)}
-	state := crowd(max(rules, 0), 200)
-	err := host.Do(func() error {
-		run(b, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-		addBridges(b, "br0")
-		for i, n := range inside {
-			m := member(80000+i, fmt.Sprintf("job%d", i), fmt.Sprintf("p%d", i), isolation.None, "")
-			if rules > 0 {
-				m.Level, m.Antispoof = isolation.Strict, true
-			}
-			state.Members = append(state.Members, m)
-			run(b, "ip", "link", "add", m.End, "type", "veth", "peer", "name", "eth0", "netns", n.Handle())
-			run(b, "ip", "addr", "add", "169.254.1.1/32", "dev", m.End)
-			run(b, "ip", "link", "set", m.End, "up")
-			run(b, "ip", "route", "add", m.Addresses[0].String(), "dev", m.End)
-		}
-		if rules < 0 {
-			return nil
-		}
-		return kernel.Apply(b.Context(), source(state))
-	})
-	for i, n := range inside {
-		err = errors.Join(err, n.Do(func() error {
-			run(b, "ip", "addr", "add", state.Members[200+i].Addresses[0].String()+"/32", "dev", "eth0")
-			run(b, "ip", "link", "set", "eth0", "up")
-			run(b, "ip", "route", "add", "169.254.1.1", "dev", "eth0")
-			run(b, "ip", "route", "add", "default", "via", "169.254.1.1")
-			return nil
-		}))
-	}
-	err = errors.Join(err, inside[1].Do(func() error { return answer(b) }))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return &benchPair{inside[0], netip.AddrPortFrom(state.Members[201].Addresses[0], 80)}
-}
-
-// answer answers each byte that is one.
-func answer(b *testing.B) error {
-	listener, err := net.Listen("tcp", ":80")
-	if err != nil {
-		return err
-	}
-	b.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				buffer := make([]byte, 1<<20)
-				for {
-					n, err := conn.Read(buffer)
-					if err != nil {
-						return
-					}
-					if buffer[n-1] == 1 {
-						_, _ = conn.Write(buffer[n-1 : n])
-					}
-				}
-			}()
-		}
-	}()
-	return nil
 }

@@ -26,7 +26,7 @@ func (f Kernel) Change(ctx context.Context, rules isolation.Rules, before, now [
 	if has, err := s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, "forward"); err != nil || !has {
 		return err
 	}
-	r := prepare(rules, true)
+	r := prepare(rules, "", true)
 	gone, made := differing(r.elementsOfAll(before), r.elementsOfAll(now))
 	if len(gone)+len(made) > 0 {
 		err = s.Change(func(b *netfilter.Batch) error {

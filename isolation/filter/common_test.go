@@ -20,8 +20,24 @@ import (
 // changing is held by those who add or remove an attachment, and alone by those who make all anew, as their callers do.
 var changing sync.RWMutex
 
+// lazily are rules of which those about each attachment are read by themselves, as a process does that attaches one.
+func lazily(all isolation.Rules) filter.Rules {
+	encoded, _ := all.AppendBinary(nil) // it does not fail
+	r := filter.RulesOf(all)
+	r.Sum, r.Some = filter.Sum(encoded), func(isWanted func(from, to *isolation.Selector) bool) (some isolation.Rules, isAll bool, err error) {
+		err = some.UnmarshalSome(encoded, isWanted)
+		return some, false, err
+	}
+	return r
+}
+
 // admit adds an attachment to those of a state, which may have it.
 func admit(t testing.TB, rules isolation.Rules, m filter.Member, state filter.Source) error {
+	t.Helper()
+	return admitBy(t, lazily(rules), m, state)
+}
+
+func admitBy(t testing.TB, rules filter.Rules, m filter.Member, state filter.Source) error {
 	t.Helper()
 	changing.RLock()
 	err := kernel.Add(t.Context(), rules, m)
@@ -51,13 +67,13 @@ func TestRootAddChangesNothingElse(t *testing.T) {
 			addBridges(t, bridgesOf...)
 			err := kernel.Apply(t.Context(), source(there))
 			before := listTables(t)
-			if kernel.Add(t.Context(), state.Rules, m) == nil {
+			if kernel.Add(t.Context(), lazily(state.Rules), m) == nil {
 				t.Errorf("%s: it is added without what it lacks", name)
 			}
 			if diff := cmp.Diff(before, listTables(t)); diff != "" {
 				t.Errorf("%s: %s", name, diff)
 			}
-			err = errors.Join(err, kernel.Complete(t.Context(), state.Rules, m, source(state)), kernel.Add(t.Context(), state.Rules, m))
+			err = errors.Join(err, kernel.Complete(t.Context(), lazily(state.Rules), m, source(state)), kernel.Add(t.Context(), lazily(state.Rules), m))
 			requireComplete(t, state)
 			return err
 		})
@@ -81,7 +97,7 @@ func TestRootSameOnTwoBridges(t *testing.T) {
 		return err
 	}
 	remove := func(gone filter.Member, left ...filter.Member) error {
-		err := kernel.Remove(t.Context(), isolation.Rules{}, gone)
+		err := kernel.Remove(t.Context(), lazily(isolation.Rules{}), gone)
 		requireComplete(t, filter.State{Members: left})
 		return err
 	}

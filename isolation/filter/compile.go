@@ -31,9 +31,11 @@ var hostTables = []netfilter.Table{{Family: netfilter.INet, Name: name}, {Family
 // isNeeded is whether anything of the state needs tables. Rules allow by themselves let through what nothing denies, and attachments on
 // other hosts are kept apart there.
 func (s *State) isNeeded() bool {
-	return slices.ContainsFunc(s.Members, func(m Member) bool {
-		return !m.isRemote() && (m.isIsolated() || m.Antispoof || m.IsNarrowed() || len(s.Rules.Egress) > 0)
-	})
+	return slices.ContainsFunc(s.Members, func(m Member) bool { return m.needsTables(len(s.Rules.Egress) > 0) })
+}
+
+func (m *Member) needsTables(hasEgress bool) bool {
+	return !m.isRemote() && (m.isIsolated() || m.Antispoof || m.IsNarrowed() || hasEgress)
 }
 
 // compile makes all of a state. Of sets of selectors it has those of attachments, and others that are there: chains have lines for those, too.
@@ -43,7 +45,7 @@ func compile(s State, there *listing, ofBridges map[string]net.HardwareAddr) *ho
 	if !s.isNeeded() {
 		return h
 	}
-	r := prepare(s.Rules, true)
+	r := prepare(s.Rules, "", true)
 	in := inet()
 	h.tables, h.members = map[netfilter.Family]*table{netfilter.INet: in, netfilter.Bridge: bridge()}, s.Members
 	if there != nil {

@@ -129,7 +129,7 @@ func TestRootDeniedCounts(t *testing.T) {
 		}
 	}
 	m := d.member("s-web0")
-	d.in(t, d.Namespace, func() error { return kernel.Remove(t.Context(), changed.Rules, m) })
+	d.in(t, d.Namespace, func() error { return kernel.Remove(t.Context(), lazily(changed.Rules), m) })
 	if _, ok := d.counts(t)[m.ID]; ok {
 		t.Error("an attachment that is gone has counts")
 	}

@@ -73,7 +73,7 @@ func suffixOf(a netip.Addr) string {
 func elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []placed {
 	e := &elements{Member: m}
 	if m.Antispoof && m.End != "" {
-		e.guard()
+		e.guard(gateway)
 	}
 	if m.isApart(k) {
 		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: ownerText(m.ID) + onBridge + m.Bridge}, netfilter.LinkKey(m.End))
@@ -131,7 +131,7 @@ func (e *elements) addAddress(k *kind, a netip.Addr) {
 }
 
 // guard adds what the end may send.
-func (e *elements) guard() {
+func (e *elements) guard(gateway net.HardwareAddr) {
 	end, family := netfilter.LinkKey(e.End), netfilter.INet
 	if e.Bridge != "" {
 		family = netfilter.Bridge
@@ -145,12 +145,15 @@ func (e *elements) guard() {
 		e.add(family, macs, netfilter.Element{}, end, e.MAC)
 	}
 	for _, a := range e.sources() {
-		e.add(family, own+suffixOf(a), netfilter.Element{}, end, a.AsSlice())
-		switch {
-		case e.Bridge == "":
-		case a.Is4():
-			e.add(family, senders, netfilter.Element{}, end, e.MAC, a.AsSlice())
-		default:
+		if e.Bridge == "" {
+			e.add(family, own+suffixOf(a), netfilter.Element{}, end, a.AsSlice())
+			continue
+		}
+		e.add(family, senders+suffixOf(a), netfilter.Element{}, end, e.MAC, a.AsSlice())
+		if len(gateway) == macLength {
+			e.add(family, toHost+suffixOf(a), netfilter.Element{}, end, gateway, e.MAC, a.AsSlice())
+		}
+		if a.Is6() {
 			e.add(family, targets, netfilter.Element{}, end, a.AsSlice())
 		}
 	}

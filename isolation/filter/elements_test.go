@@ -22,7 +22,7 @@ func TestPartlyKnown(t *testing.T) {
 		End: "veth1", Bridge: "br0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Antispoof: true,
 	}
 	selector := isolation.Selector{Job: "web"}
-	r := newRuleset(isolation.Rules{Allow: []isolation.Allow{{From: selector, To: selector}}, Egress: []isolation.Egress{{From: selector, To: selector}}})
+	r := newRuleset(isolation.Rules{Allow: []isolation.Allow{{From: selector, To: selector}}, Egress: []isolation.Egress{{From: selector, To: selector}}}, "")
 	for _, l := range []isolation.Level{isolation.None, isolation.Network, isolation.Strict} {
 		for lost := range 32 {
 			m := full
@@ -52,8 +52,14 @@ func keyLength(set string) int {
 	switch {
 	case set == macs:
 		return 16 + 8
-	case set == senders:
+	case set == senders+ip4.suffix:
 		return 16 + 8 + 4
+	case set == senders+ip6.suffix:
+		return 16 + 8 + 16
+	case set == toHost+ip4.suffix:
+		return 16 + 8 + 8 + 4
+	case set == toHost+ip6.suffix:
+		return 16 + 8 + 8 + 16
 	case set == near:
 		return 4
 	case set == neighbours || set == neighboursApart:

@@ -39,40 +39,68 @@ func types6(first, last byte) match {
 	return slices.Concat(isICMP, header(0, expr.CmpOpGte, first), header(0, expr.CmpOpLte, last))
 }
 
-// targetOfAny is for ends of ptp: the host keeps what neighbours say for each link, and asks on that of an attachment for its addresses alone.
-var targetOfAny match
+// guarding is how a table knows what a guarded end may send.
+type guarding struct {
+	// is matches a version of IP, and own a packet of it with the source of its end.
+	is, own func(*ip) match
+	// isTarget matches an advertisement about the end. Without it any may be sent: for ends of ptp the host keeps what neighbours say for each link, and asks
+	// on that of an attachment for its addresses alone.
+	isTarget match
+	// through is what a packet meets next that the end may send.
+	through match
+	// most matches most of what ends send, with one look, so that it meets nothing else here. It may be nil.
+	most func(*ip) match
+}
 
-// guardChains adds the chains of what a guarded end may send in IP. A packet is accepted for what is known of it, never for what is not
-// found in it: the header of the transport may be missing in a fragment, and behind a header that is not read, as that of authentication is not. The fragments after
-// the first are accepted, because without the first they are nothing.
-func (t *table) guardChains(is func(*ip) match, isTarget match) {
-	guard := func(v *ip, comment string, parts ...match) netfilter.Rule {
-		return rule(comment, slices.Concat(is(v), slices.Concat(parts...)), netfilter.KeyIn(own+v.suffix, true, t.in, v.source()), accept)
+func (g *guarding) rule(v *ip, comment string, parts ...match) netfilter.Rule {
+	return rule(comment, g.is(v), slices.Concat(parts...), g.own(v), g.through)
+}
+
+// guardRules are the rules of what comes from ends. Most of it is what the first ones let through, with one look at whose it is. What they do not know is looked at by
+// the chain guard, if the end is guarded.
+func (t *table) guardRules(g *guarding) []netfilter.Rule {
+	var rules []netfilter.Rule
+	for _, v := range ips {
+		known := []netfilter.Rule{rule("its own", g.is(v), g.own(v), g.through)}
+		if g.most != nil {
+			known = append([]netfilter.Rule{rule("its own, to the host", g.is(v), g.most(v), accept)}, known...)
+		}
+		t.chain("known"+v.suffix, "what comes with the source of its end", known...)
 	}
-	t.chain("guard4", "what IPv4 an end may send",
-		guard(&ip4, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, unix.IPPROTO_IGMP)),
-		guard(&ip4, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp4...)),
-		guard(&ip4, "its own, but no queries for listeners", protocol(expr.CmpOpEq, unix.IPPROTO_IGMP), header(0, expr.CmpOpNeq, 0x11)),
-		guard(&ip4, "further fragments", match{load(expr.PayloadBaseNetworkHeader, 6, 2)}, masked([]byte{0x1f, 0xff}, expr.CmpOpNeq)),
+	of := func(v *ip, comment string, parts ...match) {
+		rules = append(rules, rule(comment, g.is(v), slices.Concat(parts...), jump("known"+v.suffix)))
+	}
+	of(&ip4, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, unix.IPPROTO_IGMP))
+	of(&ip4, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp4...))
+	of(&ip6, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, ip6.icmp), protocol(expr.CmpOpNeq, unix.IPPROTO_AH))
+	of(&ip6, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp6...))
+	return append(rules, rule("guarded ends", netfilter.KeyIn(guarded, true, t.in), goTo("guard")))
+}
+
+// guardChains adds the chains of what else a guarded end may send in IP. A packet is let through for what is known of it, never for what is not
+// found in it: the header of the transport may be missing in a fragment, and behind a header that is not read, as that of authentication is not. The fragments after
+// the first are let through, because without the first they are nothing.
+func (t *table) guardChains(g *guarding) {
+	t.chain("guard4", "what else of IPv4 an end may send",
+		g.rule(&ip4, "its own, but no queries for listeners", protocol(expr.CmpOpEq, unix.IPPROTO_IGMP), header(0, expr.CmpOpNeq, 0x11)),
+		g.rule(&ip4, "further fragments", match{load(expr.PayloadBaseNetworkHeader, 6, 2)}, masked([]byte{0x1f, 0xff}, expr.CmpOpNeq)),
 		rule("forged IPv4", goTo(forged)))
 	isFrom := match{load(expr.PayloadBaseNetworkHeader, ip6.from, 16), compare(expr.CmpOpEq, make([]byte, 16)...)}
 	fromNone := func(comment string, parts ...match) netfilter.Rule {
-		return rule(comment, slices.Concat(is(&ip6), slices.Concat(parts...)), isFrom, accept)
+		return rule(comment, g.is(&ip6), slices.Concat(parts...), isFrom, g.through)
 	}
 	direct := match{load(expr.PayloadBaseNetworkHeader, 6, 1), compare(expr.CmpOpEq, ip6.icmp)} // without extension headers
-	t.chain("guard6", "what IPv6 an end may send",
-		guard(&ip6, "its own", protocol(expr.CmpOpNeq, unix.IPPROTO_UDP), protocol(expr.CmpOpNeq, ip6.icmp), protocol(expr.CmpOpNeq, unix.IPPROTO_AH)),
-		guard(&ip6, "its own, but no DHCP answers", protocol(expr.CmpOpEq, unix.IPPROTO_UDP), header(0, expr.CmpOpNeq, dhcp6...)),
-		guard(&ip6, "errors", types6(1, 4)),
-		guard(&ip6, "echo", types6(128, 129)),
-		guard(&ip6, "what it listens to", types6(listenerReport, listenerDone)),
-		guard(&ip6, "what it listens to", types6(listenerReport2, listenerReport2)),
-		guard(&ip6, "solicitations of routers", types6(routerSolicitation, routerSolicitation)),
-		guard(&ip6, "solicitations of neighbours", types6(neighbourSolicitation, neighbourSolicitation)),
-		guard(&ip6, "itself as a neighbour", direct, types6(neighbourAdvertisement, neighbourAdvertisement), isTarget),
-		fromNone("probes for its own", direct, types6(neighbourSolicitation, neighbourSolicitation), isTarget),
+	t.chain("guard6", "what else of IPv6 an end may send",
+		g.rule(&ip6, "errors", types6(1, 4)),
+		g.rule(&ip6, "echo", types6(128, 129)),
+		g.rule(&ip6, "what it listens to", types6(listenerReport, listenerDone)),
+		g.rule(&ip6, "what it listens to", types6(listenerReport2, listenerReport2)),
+		g.rule(&ip6, "solicitations of routers", types6(routerSolicitation, routerSolicitation)),
+		g.rule(&ip6, "solicitations of neighbours", types6(neighbourSolicitation, neighbourSolicitation)),
+		g.rule(&ip6, "itself as a neighbour", direct, types6(neighbourAdvertisement, neighbourAdvertisement), g.isTarget),
+		fromNone("probes for its own", direct, types6(neighbourSolicitation, neighbourSolicitation), g.isTarget),
 		fromNone("what it listens to", types6(listenerReport2, listenerReport2)),
 		fromNone("solicitations of routers", types6(routerSolicitation, routerSolicitation)),
-		guard(&ip6, "further fragments", match{&expr.Exthdr{DestRegister: netfilter.Register, Type: 44, Offset: 2, Len: 2, Op: expr.ExthdrOpIpv6}}, masked([]byte{0xff, 0xf8}, expr.CmpOpNeq)),
+		g.rule(&ip6, "further fragments", match{&expr.Exthdr{DestRegister: netfilter.Register, Type: 44, Offset: 2, Len: 2, Op: expr.ExthdrOpIpv6}}, masked([]byte{0xff, 0xf8}, expr.CmpOpNeq)),
 		rule("forged IPv6", goTo(forged)))
 }

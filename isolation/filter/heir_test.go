@@ -72,7 +72,7 @@ func TestRootHeirOfFlows(t *testing.T) {
 	heir.ID, heir.Job, heir.End, heir.MAC = "heir", "stranger", "veth0000ffff", net.HardwareAddr{2, 0, 0, 0, 7, 7}
 	h.in(t, h.Namespace, func() error {
 		run(t, "ip", "link", "del", gone.End)
-		return kernel.Remove(t.Context(), state.Rules, gone)
+		return kernel.Remove(t.Context(), lazily(state.Rules), gone)
 	})
 	state.Members[0] = heir
 	h.attach(t, heir.ID, heir, netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("2001:db8:1::1"), func() (filter.State, error) { return state, nil })
@@ -115,7 +115,7 @@ func TestRootHeirBeforeRemoval(t *testing.T) {
 			left := filter.State{Rules: state.Rules, Members: both.Members[1:]}
 			err := errors.Join(
 				kernel.Apply(t.Context(), source(state)), admit(t, state.Rules, heir, source(both)),
-				kernel.Remove(t.Context(), state.Rules, gone),
+				kernel.Remove(t.Context(), lazily(state.Rules), gone),
 			)
 			requireComplete(t, left)
 			return err

@@ -65,7 +65,7 @@ func inward() *table {
 	t.base("prerouting", nftables.ChainHookPrerouting, before, slices.Concat(
 		[]netfilter.Rule{rule("other interfaces", netfilter.KeyIn(links, false, t.in), accept), d.discovery, rule("queries for listeners", queries, accept),
 			rule("nothing passes yet", netfilter.KeyIn(closed, true, t.in), drop), d.tracks},
-		withOptions(t.in), elsewhere, d.isNarrowedTo, d.isAllowed, d.isEgress, d.levels,
+		t.withOptions(t.in), elsewhere, d.isNarrowedTo, d.isAllowed, d.isEgress, d.levels,
 	)...)
 	t.chain("elsewhere", "to all of the link, or to an address of another interface", slices.Concat(
 		[]netfilter.Rule{rule("0: narrowed ingress", netfilter.KeyVerdict(narrowedLinks, t.in))}, d.isAllowedToAddress, d.isEgress,
@@ -89,13 +89,12 @@ func outward() *table {
 		return rule("what it listens to", ip6.is(), types6(first, last), accept)
 	}
 	spoken := []netfilter.Rule{d.discovery, listens(listenerReport, listenerDone), listens(listenerReport2, listenerReport2)}
-	t.base("guarded", nftables.ChainHookPostrouting, early, append(slices.Clone(spoken), rule("guarded", netfilter.KeyIn(guarded, true, t.out), goTo("guard")))...)
+	t.base("guarded", nftables.ChainHookPostrouting, early, append(slices.Clone(spoken), t.guardIPs("what else an attachment may send")...)...)
 	t.base("postrouting", nftables.ChainHookPostrouting, before, slices.Concat(
 		[]netfilter.Rule{rule("other interfaces", netfilter.KeyIn(links, false, t.out), accept)}, spoken,
 		[]netfilter.Rule{rule("nothing passes yet", netfilter.KeyIn(closed, true, t.out), drop), d.tracks},
-		withOptions(t.out), d.isNarrowed, d.isAllowed, d.isEgress, d.levels,
+		t.withOptions(t.out), d.isNarrowed, d.isAllowed, d.isEgress, d.levels,
 	)...)
-	t.guardIPs("what an attachment may send")
 	t.levelChains()
 	return t.seal()
 }
@@ -105,7 +104,7 @@ func compileInside(s Inside) []*table {
 	if len(s.Own) == 0 {
 		return nil
 	}
-	r, tables := prepare(s.Rules, true), []*table{inward(), outward()}
+	r, tables := prepare(s.Rules, "", true), []*table{inward(), outward()}
 	open := slices.DeleteFunc(slices.Clone(s.Own), isClosed)
 	for i := range open {
 		open[i].Link = open[i].End

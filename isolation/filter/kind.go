@@ -135,15 +135,30 @@ func (d difference) follow(r *ruleset, about []*isolation.Selector, noted map[st
 		return unix.ENOENT
 	}
 	allow, egress := r.matchedBy(about)
+	isOfOthers := slices.ContainsFunc(allow, func(i int) bool { return !r.to.isWanted(&r.Allow[i].To) })
+	var followed []string
 	for _, chain := range slices.Sorted(maps.Keys(noted)) {
 		if noted[chain] == nil {
 			return unix.ENOENT
 		}
 		m := noted[chain].member()
 		has := func(x *index) func(int) bool { return func(i int) bool { return x.isSelecting(i, &m) } }
-		if strings.HasPrefix(chain, allowPrefix) && !slices.ContainsFunc(allow, has(r.to)) || strings.HasPrefix(chain, egressPrefix) && !slices.ContainsFunc(egress, has(r.from)) {
-			continue
+		if strings.HasPrefix(chain, allowPrefix) && slices.ContainsFunc(allow, has(r.to)) || strings.HasPrefix(chain, egressPrefix) && slices.ContainsFunc(egress, has(r.from)) {
+			followed = append(followed, chain)
 		}
+	}
+	if !isOfOthers && followed == nil {
+		return nil
+	}
+	if r.whole != nil { // chains of others have rules that are not about this one
+		var err error
+		if r, err = r.whole(); err != nil {
+			return err
+		}
+		allow, _ = r.matchedBy(about)
+	}
+	for _, chain := range followed {
+		m := noted[chain].member()
 		switch k := r.kindOf(&m); chain {
 		case k.allow.chain:
 			d.allowChain(r, k.allow)
@@ -153,7 +168,7 @@ func (d difference) follow(r *ruleset, about []*isolation.Selector, noted map[st
 			return unix.ENOENT
 		}
 	}
-	if !slices.ContainsFunc(allow, func(i int) bool { return !r.to.isWanted(&r.Allow[i].To) }) {
+	if !isOfOthers {
 		return nil
 	}
 	for _, c := range r.reached() {

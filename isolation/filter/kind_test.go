@@ -96,7 +96,7 @@ func TestRootFirstBesideKindsThatAreGone(t *testing.T) {
 				state.Members = append(slices.Clone(state.Members), m)
 				return admit(t, rules, m, source(state))
 			}
-			err := errors.Join(add(other), add(gone), kernel.Remove(t.Context(), rules, gone))
+			err := errors.Join(add(other), add(gone), kernel.Remove(t.Context(), lazily(rules), gone))
 			state.Members = state.Members[:1]
 			err = errors.Join(err, add(web), add(gone))
 			requireComplete(t, state)
@@ -118,7 +118,7 @@ func TestRootFirstAfterOthers(t *testing.T) {
 			m := member(1000+i, fmt.Sprintf("job%d", 30+i), "s", isolation.Strict, "br0")
 			err = errors.Join(err, admit(t, state.Rules, m, func() (filter.State, error) { asked++; return state, nil }))
 			requireComplete(t, filter.State{Rules: state.Rules, Members: append(slices.Clone(state.Members), m)})
-			err = errors.Join(err, kernel.Remove(t.Context(), state.Rules, m))
+			err = errors.Join(err, kernel.Remove(t.Context(), lazily(state.Rules), m))
 		}
 		for i := range 5 { // each is allowed to reach the one before it
 			m := member(1000+i, fmt.Sprintf("job%d", 60-i), "s", isolation.Strict, "br0")
@@ -192,7 +192,7 @@ func TestRootNotesAreOfNone(t *testing.T) {
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
 		state := filter.State{Rules: rules, Members: []filter.Member{there}}
-		err := errors.Join(kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), rules, filter.Member{Member: isolation.Member{ID: text}}))
+		err := errors.Join(kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), lazily(rules), filter.Member{Member: isolation.Member{ID: text}}))
 		state.Members = append(state.Members, web)
 		err = errors.Join(err, admit(t, rules, web, source(state)))
 		requireComplete(t, state)
@@ -218,11 +218,11 @@ func TestRootFirstWhileTheLastGoes(t *testing.T) {
 			group.Go(func() error {
 				return ns.Do(func() error {
 					time.Sleep(time.Duration(round) * 100 * time.Microsecond)
-					return kernel.Remove(t.Context(), rules, last)
+					return kernel.Remove(t.Context(), lazily(rules), last)
 				})
 			})
 			state := filter.State{Rules: rules, Members: []filter.Member{first, stays}}
-			err = errors.Join(kernel.Complete(t.Context(), rules, first, source(state)), group.Wait(), ns.Close())
+			err = errors.Join(kernel.Complete(t.Context(), lazily(rules), first, source(state)), group.Wait(), ns.Close())
 			if err != nil {
 				return err
 			}

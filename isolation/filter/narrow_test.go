@@ -91,7 +91,7 @@ func TestRootNarrowed(t *testing.T) {
 		}
 		remove := func(m filter.Member) error {
 			state.Members = slices.DeleteFunc(state.Members, func(o filter.Member) bool { return o.ID == m.ID })
-			err := errors.Join(kernel.Remove(t.Context(), state.Rules, m), kernel.Remove(t.Context(), state.Rules, m))
+			err := errors.Join(kernel.Remove(t.Context(), lazily(state.Rules), m), kernel.Remove(t.Context(), lazily(state.Rules), m))
 			requireComplete(t, state)
 			return err
 		}

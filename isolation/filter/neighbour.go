@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 
@@ -25,11 +24,8 @@ const (
 // destinationMAC is that of the frame.
 var destinationMAC = netfilter.PayloadPart(expr.PayloadBaseLLHeader, 0, macLength)
 
-// afterGuard is when a frame may be what it says.
-var afterGuard = nftables.ChainPriorityRef(*early + 1)
-
-// neighbourChain adds the chain by which the host routes what is sent to the MAC of a neighbour that is apart, or by one that is: it was
-// known before it became apart, and the bridge forwards nothing to it. What neighbours ask each other is left to the host's answers.
+// neighbourChain adds the chain of frames that may be what they say. By it the host routes what is sent to the MAC of a neighbour that is apart, or by one that is: it
+// was known before it became apart, and the bridge forwards nothing to it. What neighbours ask each other is left to the host's answers.
 func (t *table) neighbourChain() {
 	mac := []netfilter.KeyType{netfilter.MAC}
 	for _, name := range []string{neighbours, neighboursApart} {
@@ -41,10 +37,11 @@ func (t *table) neighbourChain() {
 		discovery = append(discovery, part...)
 	}
 	isApart := netfilter.KeyIn(apart, true, inLink)
-	t.base("routed", nftables.ChainHookPrerouting, afterGuard,
+	t.chain("routed", "to neighbours that are apart, or from these",
 		rule("ARP", isEtherType(arpType), accept), rule("neighbour discovery", discovery, accept),
 		rule("from a neighbour that is apart", isApart, netfilter.KeyIn(neighbours, true, destinationMAC), toGateway()),
-		rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()))
+		rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()),
+		rule("all of these", accept)) // else the chain that led here would go on
 }
 
 // toGateway makes of a frame one to its bridge, as if it had been sent to that.
@@ -72,8 +69,11 @@ func (e *elements) neighbour(k *kind, gateway net.HardwareAddr) {
 	}
 }
 
-// anyGateway stands for one in elements that are removed.
-var anyGateway = make(net.HardwareAddr, macLength)
+// gatewayOf returns the MAC of the bridge of an attachment, as its elements have it; nil: they have none.
+func gatewayOf(s *netfilter.Socket, m *Member) (net.HardwareAddr, error) {
+	e, _, err := s.Element(&netfilter.Table{Family: netfilter.Bridge, Name: name}, gateways, netfilter.LinkKey(m.End))
+	return e.Data, err
+}
 
 // bridgeMACs returns the MACs of the bridges of attachments. One that is gone has none.
 func bridgeMACs(all []Member) (map[string]net.HardwareAddr, error) {

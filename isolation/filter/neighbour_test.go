@@ -154,7 +154,7 @@ func TestRootBridgeGetsAnotherMAC(t *testing.T) {
 		}
 		run(t, "ip", "link", "del", "br2") // no attachment to it is strict
 		for _, m := range state.Members {
-			if err := kernel.Remove(t.Context(), state.Rules, m); err != nil {
+			if err := kernel.Remove(t.Context(), lazily(state.Rules), m); err != nil {
 				return err
 			}
 		}

@@ -265,7 +265,7 @@ func TestRootChange(t *testing.T) {
 		state.Members = append(local[:len(local):len(local)], first...)
 		err := kernel.Change(t.Context(), state.Rules, nil, first, source(state))
 		for _, m := range local {
-			err = errors.Join(err, kernel.Remove(t.Context(), state.Rules, m))
+			err = errors.Join(err, kernel.Remove(t.Context(), lazily(state.Rules), m))
 		}
 		requireNothing(t)
 		return err

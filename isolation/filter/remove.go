@@ -43,7 +43,7 @@ func (l *listing) bridges() (names []string) {
 // Remove removes what Guard and Add have put in for an attachment, and the tables after the last one, and ends its flows: who gets its addresses
 // would have them, too. Of the attachment only the ID has to be known; what is missing is no error, and what another attachment has stays, if
 // it has the same address by now.
-func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error {
+func (Kernel) Remove(ctx context.Context, rules Rules, m Member) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
@@ -64,7 +64,11 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 	if err != nil {
 		return err
 	}
-	if err = removeKnown(s, prepare(rules, false), &m); errors.Is(err, unix.ENOENT) {
+	r, err := rules.about(&m)
+	if err != nil {
+		return err
+	}
+	if err = removeKnown(s, r, &m); errors.Is(err, unix.ENOENT) {
 		err = removeFound(s, m.ID)
 	}
 	if err == nil && wasApart { // the others that were apart may have gone meanwhile
@@ -74,7 +78,7 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 		err = forgetFlows(s, &m)
 	}
 	if err == nil {
-		err = removeUnused(s, len(rules.Egress) > 0)
+		err = removeUnused(s, rules.Egress > 0)
 	}
 	if err != nil {
 		return fmt.Errorf("isolation: remove %s: %w", m.ID, err)
@@ -84,7 +88,11 @@ func (Kernel) Remove(ctx context.Context, rules isolation.Rules, m Member) error
 
 // removeKnown removes the elements that the attachment has if it was added with these rules, else the error is ENOENT.
 func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
-	all := elementsOf(m, r.kindOf(&m.Member), anyGateway)
+	gateway, err := gatewayOf(s, m)
+	if err != nil {
+		return err
+	}
+	all := elementsOf(m, r.kindOf(&m.Member), gateway)
 	if len(all) == 0 {
 		return unix.ENOENT
 	}

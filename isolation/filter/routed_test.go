@@ -41,7 +41,7 @@ func TestRootApartMeanwhile(t *testing.T) {
 		return inHost(func() error {
 			changing.RLock()
 			defer changing.RUnlock()
-			return kernel.Remove(t.Context(), isolation.Rules{}, m)
+			return kernel.Remove(t.Context(), lazily(isolation.Rules{}), m)
 		})
 	}
 	h.in(t, h.Namespace, func() error { addBridges(t, "br2"); return nil })

@@ -10,12 +10,64 @@ import (
 	"github.com/allocnet/allocnet/isolation"
 )
 
+// Rules are those of a host, which are read when they are needed: an attachment needs few of thousands. The zero value has none.
+type Rules struct {
+	// Sum is that of all, as Sum; empty: it is not known yet.
+	Sum string
+	// Allow and Egress are how many there are.
+	Allow, Egress int
+	// Whole returns all, which do not change.
+	Whole func() (isolation.Rules, error)
+	// Some returns those whose selectors are wanted, unless all were read already; nil: Whole does.
+	Some func(isWanted func(from, to *isolation.Selector) bool) (some isolation.Rules, isAll bool, err error)
+}
+
+// RulesOf are rules that were read.
+func RulesOf(all isolation.Rules) Rules {
+	return Rules{Allow: len(all.Allow), Egress: len(all.Egress), Whole: func() (isolation.Rules, error) { return all, nil }}
+}
+
+// All returns all of them.
+func (of Rules) All() (isolation.Rules, error) {
+	if of.Whole == nil {
+		return isolation.Rules{}, nil
+	}
+	return of.Whole()
+}
+
+// Sum is that of encoded rules.
+func Sum(encoded []byte) string { return sum(encoded) }
+
+// about prepares those that an attachment needs.
+func (of Rules) about(m *Member) (*ruleset, error) {
+	whole := func() (*ruleset, error) {
+		all, err := of.All()
+		if err != nil {
+			return nil, err
+		}
+		return prepare(all, of.Sum, false), nil
+	}
+	if of.Some == nil {
+		return whole()
+	}
+	isOf := func(s *isolation.Selector) bool { return len(s.CIDRs) == 0 && !s.Host && selects(s, &m.Member) } // also those of all
+	some, isAll, err := of.Some(func(from, to *isolation.Selector) bool { return isOf(from) || isOf(to) })
+	if err != nil || isAll {
+		return whole()
+	}
+	r := newRuleset(some, of.Sum)
+	r.whole = whole
+	return r, nil
+}
+
 // ruleset are the rules of a host, prepared for attachments.
 type ruleset struct {
 	isolation.Rules
 
 	// sum is that of all rules.
 	sum string
+	// whole returns that of all rules, if these are those that one attachment needs; nil: it is that.
+	whole func() (*ruleset, error)
 	// matched finds the selectors with patterns that packets are matched with: each has a set. to finds rules allow, from rules egress.
 	matched, to, from *index
 	isBuilt           bool
@@ -32,14 +84,14 @@ var recent struct {
 	*ruleset
 }
 
-// prepare prepares rules, which do not change after that: for one attachment, or for many.
-func prepare(rules isolation.Rules, forMany bool) *ruleset {
+// prepare prepares rules, which do not change after that, for one attachment or for many. sum is theirs; empty: it is not known.
+func prepare(rules isolation.Rules, sum string, forMany bool) *ruleset {
 	recent.Lock()
 	defer recent.Unlock()
 	if r := recent.ruleset; r != nil && isSame(r.Allow, rules.Allow) && isSame(r.Egress, rules.Egress) && (r.isBuilt || !forMany) {
 		return r
 	}
-	r := newRuleset(rules)
+	r := newRuleset(rules, sum)
 	if forMany {
 		r.build()
 	}
@@ -55,8 +107,8 @@ func isSame[T any](a, b []T) bool {
 // textSize is more than most rules have as a text.
 const textSize = 200
 
-func newRuleset(rules isolation.Rules) *ruleset {
-	r := &ruleset{Rules: rules}
+func newRuleset(rules isolation.Rules, known string) *ruleset {
+	r := &ruleset{Rules: rules, sum: known}
 	var to, from, matched []*isolation.Selector
 	for i := range rules.Allow {
 		a := &rules.Allow[i]
@@ -66,9 +118,12 @@ func newRuleset(rules isolation.Rules) *ruleset {
 		e := &rules.Egress[i]
 		from, matched = append(from, &e.From), append(matched, &e.To)
 	}
-	all, _ := rules.AppendBinary(make([]byte, 0, textSize*(len(to)+len(from)))) // it does not fail
+	if r.sum == "" {
+		all, _ := rules.AppendBinary(make([]byte, 0, textSize*(len(to)+len(from)))) // it does not fail
+		r.sum = sum(all)
+	}
 	isOfMembers := func(s *isolation.Selector) bool { return hasPatterns(s) || selectsAll(s) }
-	r.sum, r.to, r.from = sum(all), &index{selectors: to, isWanted: hasPatterns}, &index{selectors: from, isWanted: isOfMembers}
+	r.to, r.from = &index{selectors: to, isWanted: hasPatterns}, &index{selectors: from, isWanted: isOfMembers}
 	r.matched, r.reached = &index{selectors: matched, isWanted: hasPatterns}, sync.OnceValue(r.reachedClasses)
 	return r
 }

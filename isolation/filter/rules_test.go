@@ -21,7 +21,7 @@ func BenchmarkPrepare(b *testing.B) {
 	}
 	m := isolation.Member{Namespace: "prod", Job: "job7", Group: "g", Network: "n"}
 	for b.Loop() {
-		r := newRuleset(rules)
+		r := newRuleset(rules, "")
 		if k := r.kindOf(&m); k.allow.chain == "" || len(k.sets) != 1 {
 			b.Fatal(k)
 		}

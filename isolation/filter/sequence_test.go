@@ -206,7 +206,7 @@ func (s *sequence) step(t *testing.T, number int) error {
 		m := s.local[i]
 		s.local = slices.Delete(slices.Clone(s.local), i, i+1)
 		s.know("remove", m.ID)
-		return kernel.Remove(t.Context(), s.Rules, m)
+		return kernel.Remove(t.Context(), lazily(s.Rules), m)
 	case what < 19:
 		before := s.remotes
 		s.remotes = randomRemotes(s.Rand)

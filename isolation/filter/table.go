@@ -161,11 +161,12 @@ const (
 	apart         = "apart"
 )
 
-// Names of further sets of the table of bridges: MACs and ARP senders of ends, targets of neighbour discovery, addresses of attachments to
-// bridges that are not apart.
+// Names of further sets of the table of bridges: MACs of ends, and these with their addresses, which are those of ARP, too, without the MAC of the bridge and
+// with it; targets of neighbour discovery, addresses of attachments to bridges that are not apart.
 const (
 	macs    = "macs"
 	senders = "senders"
+	toHost  = "senders-to-host"
 	targets = "targets"
 	near    = "near"
 )
@@ -230,7 +231,7 @@ func inet() *table {
 	}
 	d := t.decisions()
 	t.base("forward", nftables.ChainHookForward, before, slices.Concat(
-		withOptions(t.in, t.out), []netfilter.Rule{d.tracks},
+		t.withOptions(t.in, t.out), []netfilter.Rule{d.tracks},
 		d.isNarrowed, d.isNarrowedTo, d.isAllowed, d.isEgress, []netfilter.Rule{d.isPublished}, d.levels,
 	)...)
 	t.base("input", nftables.ChainHookInput, before, slices.Concat(
@@ -239,22 +240,27 @@ func inet() *table {
 	t.output(d)
 	loopback := append(ip4.is(), load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127))
 	t.base("prerouting", nftables.ChainHookPrerouting, early,
-		rule("the host's loopback", netfilter.KeyIn(links, true, inLink), loopback, drop),
-		rule("guarded ends of ptp", netfilter.KeyIn(guarded, true, inLink), goTo("guard")),
+		rule("the host's loopback", loopback, netfilter.KeyIn(links, true, inLink), drop),
+		rule("ends of ptp", netfilter.LinkMatch(metaInKind, expr.CmpOpEq, "veth"), goTo("ptp")),
 	)
-	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart", netfilter.KeyIn(links, true, inLink),
-		tracked(expr.CtKeySTATUS, translated), match{&expr.Immediate{Register: netfilter.Register, Data: publishedBit},
+	t.chain("ptp", "what comes from links of the kind that ends of ptp are", t.guardIPs("what else an end of ptp may send")...)
+	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart",
+		tracked(expr.CtKeySTATUS, translated), netfilter.KeyIn(links, true, inLink), match{&expr.Immediate{Register: netfilter.Register, Data: publishedBit},
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: netfilter.Register}}))
-	t.guardIPs("what an end of ptp may send")
 	t.levelChains()
 	return t.seal()
 }
 
-// guardIPs adds the chain guard for what is no frame.
-func (t *table) guardIPs(comment string) {
+// metaInKind is the kind of the interface by which a packet comes (NFT_META_IIFKIND).
+const metaInKind = expr.MetaKey(26)
+
+// guardIPs adds the chain guard for what is no frame, and returns the rules that lead to it.
+func (t *table) guardIPs(comment string) []netfilter.Rule {
 	t.chain("guard", comment, rule("IPv4", ip4.is(), goTo("guard4")), rule("IPv6", ip6.is(), goTo("guard6")), rule("the rest", goTo(forged)))
-	t.guardChains((*ip).is, targetOfAny)
+	g := &guarding{is: (*ip).is, through: accept, own: func(v *ip) match { return netfilter.KeyIn(own+v.suffix, true, t.in, v.source()) }}
+	t.guardChains(g)
 	t.forgedChain()
+	return t.guardRules(g)
 }
 
 // levelChains adds the chains that lead to a drop, and that of rules allow to addresses, which is empty.
@@ -274,8 +280,8 @@ func (t *table) levelChains() {
 func (t *table) output(d decisions) {
 	toLinks := netfilter.KeyIn(links, true, outLink)
 	t.base("output", nftables.ChainHookOutput, before,
-		rule("no redirects to neighbours that are apart", toLinks, ip4.is(), protocol(expr.CmpOpEq, ip4.icmp), header(0, expr.CmpOpEq, 5), drop),
-		rule("no redirects to neighbours that are apart", toLinks, ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, redirect), drop),
+		rule("no redirects to neighbours that are apart", ip4.is(), protocol(expr.CmpOpEq, ip4.icmp), header(0, expr.CmpOpEq, 5), toLinks, drop),
+		rule("no redirects to neighbours that are apart", ip6.is(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, redirect), toLinks, drop),
 		rule("4: from the host", netfilter.KeyIn(noHost, true, outLink), goTo("from-host")),
 	)
 	t.chain("from-host", "4: to attachments that the host does not reach", slices.Concat(
@@ -295,12 +301,13 @@ func bothIPs(comment string, parts func(v *ip) match) (rules []netfilter.Rule) {
 }
 
 // withOptions drops packets of IPv4 with options: one of them has the kernel send a packet on to another destination than this chain sees.
-func withOptions(of ...netfilter.KeyPart) (rules []netfilter.Rule) {
-	hasOptions := slices.Concat(ip4.is(), match{load(expr.PayloadBaseNetworkHeader, 0, 1)}, differsIn(0x0f, 5), drop)
+func (t *table) withOptions(of ...netfilter.KeyPart) []netfilter.Rule {
+	var drops []netfilter.Rule
 	for _, link := range of {
-		rules = append(rules, rule("options of IPv4", netfilter.KeyIn(links, true, link), hasOptions))
+		drops = append(drops, rule("options of IPv4", netfilter.KeyIn(links, true, link), drop))
 	}
-	return rules
+	t.chain("options", "options of IPv4", drops...)
+	return []netfilter.Rule{rule("options of IPv4", ip4.is(), match{load(expr.PayloadBaseNetworkHeader, 0, 1)}, differsIn(0x0f, 5), jump("options"))}
 }
 
 // reached is the chain of rules allow that select their destination by its address.
@@ -313,29 +320,35 @@ func bridge() *table {
 		t.set(netfilter.KeySet{Name: name, Key: linkSet})
 	}
 	for _, v := range ips {
-		t.set(netfilter.KeySet{Name: own + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, v.address}})
+		t.set(netfilter.KeySet{Name: senders + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, v.address}})
+		t.set(netfilter.KeySet{Name: toHost + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, netfilter.MAC, v.address}})
 	}
 	t.set(netfilter.KeySet{Name: targets, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.TargetAddress6}})
 	t.set(netfilter.KeySet{Name: macs, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC}})
-	t.set(netfilter.KeySet{Name: senders, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, netfilter.Address4}})
 	t.set(netfilter.KeySet{Name: near, Key: []netfilter.KeyType{netfilter.Address4}})
 	isDirect := meta(expr.MetaKeyPRIORITY, expr.CmpOpNeq, publishedBit...)
 	isGuarded, isApart := netfilter.KeyIn(guarded, true, inLink), netfilter.KeyIn(apart, true, inLink)
-	t.base("prerouting", nftables.ChainHookPrerouting, early, rule("guarded ends", isGuarded, goTo("guard")))
+	g := &guarding{is: (*ip).isFrame, isTarget: netfilter.KeyIn(targets, true, inLink, target), through: goTo("routed"),
+		own: func(v *ip) match { return netfilter.KeyIn(senders+v.suffix, true, inLink, sourceMAC, v.source()) },
+		most: func(v *ip) match {
+			return netfilter.KeyIn(toHost+v.suffix, true, inLink, destinationMAC, sourceMAC, v.source())
+		},
+	}
+	t.base("prerouting", nftables.ChainHookPrerouting, early, append(t.guardRules(g), rule("other ends", g.through))...)
 	toBridge := match{load(expr.PayloadBaseLLHeader, 0, 6),
 		&expr.Bitwise{SourceRegister: netfilter.Register, DestRegister: netfilter.Register, Len: 6, Mask: []byte{255, 255, 255, 255, 255, 0xf0}, Xor: make([]byte, 6)},
 		compare(expr.CmpOpEq, 1, 0x80, 0xc2, 0, 0, 0)}
 	fromNone := match{load(expr.PayloadBaseNetworkHeader, ip6.from, 16), compare(expr.CmpOpEq, make([]byte, 16)...)}
 	t.base("input", nftables.ChainHookInput, early,
-		rule("frames for the bridge itself", isGuarded, toBridge, goTo(forged)), // of spanning tree; they pass by prerouting
-		rule("the host would answer for the neighbour itself", isApart, ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, drop),
+		rule("frames for the bridge itself", toBridge, isGuarded, goTo(forged)), // of spanning tree; they pass by prerouting
+		rule("the host would answer for the neighbour itself", ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, isApart, drop),
 	)
 	t.base("forward", nftables.ChainHookForward, early,
 		rule("from a neighbour that is apart", isDirect, isApart, drop),
 		rule("to a neighbour that is apart", isDirect, netfilter.KeyIn(apart, true, outLink), drop))
 	t.base("output", nftables.ChainHookOutput, early,
-		rule("neighbours that are not apart answer for themselves", netfilter.KeyIn(apart, false, outLink), isEtherType(arpType),
-			match{load(expr.PayloadBaseNetworkHeader, 6, 2), compare(expr.CmpOpEq, 0, 2)}, netfilter.KeyIn(near, true, arpSource), drop))
+		rule("neighbours that are not apart answer for themselves", isEtherType(arpType),
+			match{load(expr.PayloadBaseNetworkHeader, 6, 2), compare(expr.CmpOpEq, 0, 2)}, netfilter.KeyIn(apart, false, outLink), netfilter.KeyIn(near, true, arpSource), drop))
 	t.chain("guard", "what an end may send",
 		rule("another MAC", netfilter.KeyIn(macs, false, inLink, sourceMAC), goTo(forged)),
 		rule("ARP", isEtherType(arpType), goTo("guard-arp")),
@@ -344,11 +357,11 @@ func bridge() *table {
 	ethernet := match{load(expr.PayloadBaseNetworkHeader, 0, 6), compare(expr.CmpOpEq, 0, 1, 8, 0, 6, 4)}
 	probe := match{load(expr.PayloadBaseNetworkHeader, 14, 4), compare(expr.CmpOpEq, 0, 0, 0, 0)}
 	t.chain("guard-arp", "what ARP an end may send",
-		rule("of its own", isEtherType(arpType), ethernet, netfilter.KeyIn(senders, true, inLink, arpMAC, arpSource), accept),
-		rule("probes for its own", isEtherType(arpType), ethernet, probe, netfilter.KeyIn(senders, true, inLink, arpMAC, arpTarget), accept),
+		rule("of its own", isEtherType(arpType), ethernet, netfilter.KeyIn(senders+ip4.suffix, true, inLink, arpMAC, arpSource), accept),
+		rule("probes for its own", isEtherType(arpType), ethernet, probe, netfilter.KeyIn(senders+ip4.suffix, true, inLink, arpMAC, arpTarget), accept),
 		rule("forged ARP", goTo(forged)))
 	t.forgedChain()
 	t.neighbourChain()
-	t.guardChains((*ip).isFrame, netfilter.KeyIn(targets, true, inLink, target))
+	t.guardChains(g)
 	return t.seal()
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
-	"github.com/allocnet/allocnet/isolation"
 )
 
 // errOutdated reports a table that Apply has to make: another version of allocnet has made it, or the other table is not without it.
@@ -66,19 +65,22 @@ func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netf
 
 // Add adds the elements of an attachment, before its interface inside is up, at the same time as others add and remove theirs. It is safe to
 // repeat. With an error the host lacks something for it, which Complete makes.
-func (Kernel) Add(ctx context.Context, rules isolation.Rules, m Member) error {
+func (Kernel) Add(ctx context.Context, rules Rules, m Member) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.CloseLater()
-	needed := State{rules, []Member{m}}
-	if !needed.isNeeded() {
+	if !m.needsTables(rules.Egress > 0) {
 		if has, err := s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, "forward"); err != nil || !has {
 			return err
 		}
 	}
-	if err := add(s, prepare(rules, false), &m); err != nil {
+	r, err := rules.about(&m)
+	if err == nil {
+		err = add(s, r, &m)
+	}
+	if err != nil {
 		return fmt.Errorf("isolation: add %s: %w", m.ID, err)
 	}
 	return answerFor(&m)
@@ -121,13 +123,16 @@ func (m *Member) requireAnswered(k *kind) error {
 
 // Complete makes what Add lacks for an attachment, which the state has: what is for the first one of its kind, or else everything. Its caller
 // keeps others from changing records and tables meanwhile: the elements of one that is on record, and does not have them any more, would stay.
-func (f Kernel) Complete(ctx context.Context, rules isolation.Rules, m Member, state Source) error {
+func (f Kernel) Complete(ctx context.Context, rules Rules, m Member, state Source) error {
 	s, err := netfilter.Dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.CloseLater()
-	r := prepare(rules, false)
+	r, err := rules.about(&m)
+	if err != nil {
+		return err
+	}
 	k := r.kindOf(&m.Member)
 	if _, isReady, err := r.ready(s, &m, k); err != nil || !isReady || addFirst(s, r, &m, k) != nil || m.requireAnswered(k) != nil {
 		return f.Apply(ctx, state)

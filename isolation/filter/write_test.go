@@ -48,7 +48,7 @@ func TestRootAddedOneByOne(t *testing.T) {
 				m := so.Members[0]
 				so.Members = so.Members[1:]
 				for range 2 {
-					if err := kernel.Remove(t.Context(), state.Rules, m); err != nil {
+					if err := kernel.Remove(t.Context(), lazily(state.Rules), m); err != nil {
 						return err
 					}
 				}
@@ -86,7 +86,7 @@ func TestRootNotUsed(t *testing.T) {
 	netnstest.Run(t, func() error {
 		addBridges(t, bridgesOf...)
 		state := filter.State{Rules: isolation.Rules{Allow: mixed().Rules.Allow}, Members: []filter.Member{member(1, "web", "o", isolation.None, "br0")}}
-		err := errors.Join(admit(t, state.Rules, state.Members[0], source(state)), kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), state.Rules, state.Members[0]))
+		err := errors.Join(admit(t, state.Rules, state.Members[0], source(state)), kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), lazily(state.Rules), state.Members[0]))
 		requireComplete(t, state)
 		requireNothing(t)
 		return err
@@ -113,7 +113,7 @@ func TestRootRemovedByOwner(t *testing.T) {
 			if err := kernel.Apply(t.Context(), source(state)); err != nil {
 				return err
 			}
-			if err := kernel.Remove(t.Context(), test.rules, test.member); err != nil {
+			if err := kernel.Remove(t.Context(), lazily(test.rules), test.member); err != nil {
 				return err
 			}
 			if owners, err := filter.Owners(t.Context()); err != nil || slices.Contains(owners, test.member.ID) {
@@ -123,7 +123,7 @@ func TestRootRemovedByOwner(t *testing.T) {
 				return err
 			}
 			before := listTables(t)
-			err := kernel.Remove(t.Context(), test.rules, state.Members[0])
+			err := kernel.Remove(t.Context(), lazily(test.rules), state.Members[0])
 			if diff := cmp.Diff(before, listTables(t)); diff != "" {
 				t.Errorf("%s: the heir has lost %s", name, diff)
 			}
@@ -186,7 +186,7 @@ func TestRootForeignPort(t *testing.T) {
 		if apart := run(t, "nft", "list", "set", "bridge", "allocnet-isolation", "apart"); !strings.Contains(apart, m.End) {
 			t.Errorf("it is not apart: %s", apart)
 		}
-		err = kernel.Remove(t.Context(), state.Rules, m)
+		err = kernel.Remove(t.Context(), lazily(state.Rules), m)
 		requireNothing(t)
 		return err
 	})
@@ -235,11 +235,11 @@ func TestRootOperatorAnswers(t *testing.T) {
 		run(t, "sysctl", "-qw", "net.ipv4.conf.br1.proxy_arp_pvlan=1", "net.ipv6.conf.br1.proxy_ndp=1")
 		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br0")
 		run(t, "ip", "-6", "neigh", "add", "proxy", "2001:db8::99", "dev", "br1")
-		err := errors.Join(kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), state.Rules, state.Members[1]))
+		err := errors.Join(kernel.Apply(t.Context(), source(state)), kernel.Remove(t.Context(), lazily(state.Rules), state.Members[1]))
 		if value := run(t, "sysctl", "-n", "net.ipv4.conf.br1.proxy_arp_pvlan"); strings.TrimSpace(value) != "1" {
 			t.Errorf("proxy_arp_pvlan is %s", value)
 		}
-		err = errors.Join(err, kernel.Remove(t.Context(), state.Rules, state.Members[0]))
+		err = errors.Join(err, kernel.Remove(t.Context(), lazily(state.Rules), state.Members[0]))
 		for _, bridgeName := range bridgesOf[:2] {
 			if left := run(t, "ip", "-6", "neigh", "show", "proxy", "dev", bridgeName); strings.Join(strings.Fields(left), " ") != "2001:db8::99 proxy" {
 				t.Errorf("on %s the host answers for %q", bridgeName, left)
@@ -311,7 +311,7 @@ func cycle(t *testing.T, i int, mu *sync.Mutex, state *filter.State, read filter
 			return err
 		}
 		changing.RLock()
-		err := kernel.Remove(t.Context(), state.Rules, m)
+		err := kernel.Remove(t.Context(), lazily(state.Rules), m)
 		mu.Lock()
 		state.Members = slices.DeleteFunc(state.Members, func(other filter.Member) bool { return other.ID == m.ID })
 		mu.Unlock()

@@ -8,10 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/allocation"
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/texts"
 	"github.com/allocnet/allocnet/nomad/driver/proto"
 	"github.com/allocnet/allocnet/policy"
 )
@@ -187,7 +186,7 @@ func (d *driver) begin(c *proto.TaskConfig, a *hook.Allocation, advertised strin
 	t := newTask(c, a, s)
 	d.publish(t)
 	for _, n := range t.attached {
-		d.events.emit(c, annotate(n.Network, n.Interface), "Attached %s as %s %s", n.Network, n.Interface, joined(n.Addresses))
+		d.events.emit(c, annotate(n.Network, n.Interface), "Attached %s as %s %s", n.Network, n.Interface, texts.Join(n.Addresses, ", "))
 	}
 	d.run(t)
 	return t, nil
@@ -220,14 +219,6 @@ func networkOverride(attached []hook.Attachment, advertised string) *proto.Netwo
 		}
 	}
 	return nil
-}
-
-func joined(addresses []netip.Prefix) string {
-	var texts []string
-	for _, address := range addresses {
-		texts = append(texts, address.String())
-	}
-	return strings.Join(texts, ", ")
 }
 
 // stop detaches a task, even if it has ended. After a failure the task stays
@@ -303,7 +294,7 @@ func (t *task) attributes() map[string]string {
 	attributes := map[string]string{}
 	for _, n := range t.attached {
 		attributes[n.Interface+".network"] = n.Network
-		attributes[n.Interface+".addresses"] = joined(n.Addresses)
+		attributes[n.Interface+".addresses"] = texts.Join(n.Addresses, ", ")
 		attributes[n.Interface+".mac"] = n.MAC
 	}
 	present, err := t.interfaces()

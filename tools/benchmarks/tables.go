@@ -13,7 +13,7 @@ import (
 var sections = map[string]func(results) string{
 	"peers":    func(r results) string { return peers(r, "nftables") + "\n" + r.measured("Peers") },
 	"iptables": func(r results) string { return peers(r, "iptables") },
-	"work":     work, "growth": growth, "crowd": crowd, "isolation": isolation, "size": size, "leaks": leaks, "pools": pools, "designs": designs, "span": span, "paths": paths,
+	"work":     work, "growth": growth, "crowd": crowd, "isolation": isolation, "traffic": traffic, "size": size, "leaks": leaks, "pools": pools, "designs": designs, "span": span, "paths": paths,
 }
 
 // isUnmeasured tells whether a cell has no figure.

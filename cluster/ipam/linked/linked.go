@@ -58,7 +58,7 @@ type verbs struct{ connect Connect }
 // executed where the store of a pool is needed.
 func Type(connect Connect) *plugin.Type {
 	x := verbs{connect}
-	return &plugin.Type{Add: x.add, Check: x.check, Del: x.del, Status: x.status}
+	return &plugin.Type{Add: x.add, Del: x.del, Status: x.status}
 }
 
 // plugin returns the plugin, and what tells afterwards whether the store was missing.
@@ -102,11 +102,6 @@ func (x verbs) del(c *plugin.Call) error {
 		return invoke.ExecPluginWithoutResult(c.Ctx, path, c.Config, environment(c, "DEL"), nil)
 	}
 	return err
-}
-
-func (x verbs) check(c *plugin.Call) error {
-	p, _ := x.plugin() // CHECK asks no store
-	return p.Check(c.Ctx, ownCall(c))
 }
 
 func (x verbs) status(c *plugin.Call) error {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/follow"
 	"github.com/allocnet/allocnet/cluster/ipam"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // pause is between the beginnings of two listings: what changes meanwhile is read at once.
@@ -87,12 +88,10 @@ func (p *Peers) Next(ctx context.Context) (Blocks, error) {
 
 // list lists the blocks, once it is their turn, and notices a store that was restored.
 func (p *Peers) list(ctx context.Context, store ipam.Store) error {
-	select {
-	case <-time.After(time.Until(p.listed.Add(pause))):
-		p.listed = time.Now()
-	case <-ctx.Done():
+	if !wake.After(ctx, time.Until(p.listed.Add(pause))) {
 		return context.Cause(ctx)
 	}
+	p.listed = time.Now()
 	isRestored, err := p.entries.List(ctx, store)
 	if isRestored {
 		p.o.Logger.Warn("the store was restored from a snapshot: all blocks are read again", "pool", p.o.Config.Pool)

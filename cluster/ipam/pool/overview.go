@@ -16,22 +16,10 @@ import (
 type Overview struct {
 	// Content is the configuration. Nil: no host has used the pool.
 	Content   *ipam.PoolContent
-	Blocks    []BlockEntry
-	Addresses []AddressEntry
+	Blocks    []ipam.BlockContent
+	Addresses []ipam.AddressContent
 	// Unknown are entries that are not understood. What they govern counts as used.
 	Unknown []UnknownEntry
-}
-
-// BlockEntry is the entry of a block.
-type BlockEntry struct {
-	ipam.BlockContent
-	Index uint64
-}
-
-// AddressEntry is the entry of a reserved address.
-type AddressEntry struct {
-	ipam.AddressContent
-	Index uint64
 }
 
 // UnknownEntry is an entry that is not understood.
@@ -108,7 +96,7 @@ func (o *Overview) addBlock(c *ipam.Config, e ipam.Entry) error {
 		err = fmt.Errorf("the content is that of the block %s", content.Block)
 	}
 	if err == nil {
-		o.Blocks = append(o.Blocks, BlockEntry{content, e.Index})
+		o.Blocks = append(o.Blocks, content)
 	}
 	return err
 }
@@ -119,7 +107,7 @@ func (o *Overview) addAddress(c *ipam.Config, e ipam.Entry) error {
 		err = fmt.Errorf("the content is that of the address %s", content.Address)
 	}
 	if err == nil {
-		o.Addresses = append(o.Addresses, AddressEntry{content, e.Index})
+		o.Addresses = append(o.Addresses, content)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/detached"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 const announceCommand = "announce-again"
@@ -28,11 +29,7 @@ func NewAnnounce() *cobra.Command {
 // announceAgain starts that process, so that the caller does not wait for it.
 func announceAgain(log hclog.Logger) func(netns, iface string, addresses []netip.Addr) {
 	return func(netns, iface string, addresses []netip.Addr) {
-		arguments := []string{announceCommand, netns, iface}
-		for _, a := range addresses {
-			arguments = append(arguments, a.String())
-		}
-		if err := detached.Start(nil, arguments...); err != nil {
+		if err := detached.Start(nil, append([]string{announceCommand, netns, iface}, texts.Of(addresses)...)...); err != nil {
 			log.Debug("addresses are announced once", "interface", iface, "error", err)
 		}
 	}

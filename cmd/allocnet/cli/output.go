@@ -92,15 +92,6 @@ func escapeJSON(text string) string {
 
 func hidden(r rune) bool { return r != '\n' && termtext.Unprintable(r) }
 
-// Texts returns the text of each item.
-func Texts[T fmt.Stringer](items []T) []string {
-	list := make([]string, len(items))
-	for i, item := range items {
-		list[i] = item.String()
-	}
-	return list
-}
-
 // Age prints a duration in its largest unit. It is never negative, even if the clock
 // was set back.
 func Age(d time.Duration) string {

@@ -206,8 +206,8 @@ func (p *ownedPool) ReleaseNode(_ context.Context, id string) ([]ipam.Block, []n
 // TestIPAMRelease: nothing is released of a node that may be alive, without --force, or
 // without a yes.
 func TestIPAMRelease(t *testing.T) {
-	block := func(id, name, prefix string) pool.BlockEntry {
-		return pool.BlockEntry{BlockContent: ipam.BlockContent{Block: netip.MustParsePrefix(prefix), Host: ipam.Host{NodeID: id, NodeName: name}}}
+	block := func(id, name, prefix string) ipam.BlockContent {
+		return ipam.BlockContent{Block: netip.MustParsePrefix(prefix), Host: ipam.Host{NodeID: id, NodeName: name}}
 	}
 	gone := func(g bool, err error) func(context.Context, string) (bool, error) {
 		return func(context.Context, string) (bool, error) { return g, err }
@@ -233,7 +233,7 @@ func TestIPAMRelease(t *testing.T) {
 		"no node of Nomad":   {release{node: "four", yes: true}, gone(true, nil), "", "", ""},
 		"a node without any": {release{node: "n9", yes: true}, gone(true, nil), "", "", ""},
 	} {
-		p := &ownedPool{overview: pool.Overview{Blocks: []pool.BlockEntry{block("n1", "one", "10.91.0.0/26"), block("n2", "two", "10.91.0.64/26"), block("n3", "two", "10.91.0.128/26"), block("", "four", "10.91.0.192/26"), block("n5", "five", "10.91.1.0/26")}}}
+		p := &ownedPool{overview: pool.Overview{Blocks: []ipam.BlockContent{block("n1", "one", "10.91.0.0/26"), block("n2", "two", "10.91.0.64/26"), block("n3", "two", "10.91.0.128/26"), block("", "four", "10.91.0.192/26"), block("n5", "five", "10.91.1.0/26")}}}
 		cmd := &cobra.Command{}
 		var out bytes.Buffer
 		cmd.SetContext(t.Context())
@@ -259,7 +259,7 @@ func TestIPAMReleaseOfTwoStores(t *testing.T) {
 	var opened []poolAccess
 	var all []*ownedPool
 	for i := range 2 {
-		p := &ownedPool{overview: pool.Overview{Blocks: []pool.BlockEntry{{BlockContent: ipam.BlockContent{Block: netip.MustParsePrefix("10.91.0.0/26"), Host: ipam.Host{NodeID: "n1"}}}}}}
+		p := &ownedPool{overview: pool.Overview{Blocks: []ipam.BlockContent{{Block: netip.MustParsePrefix("10.91.0.0/26"), Host: ipam.Host{NodeID: "n1"}}}}}
 		all = append(all, p)
 		opened = append(opened, poolAccess{
 			config: &ipam.Config{Pool: fmt.Sprint("p", i)}, pool: p,

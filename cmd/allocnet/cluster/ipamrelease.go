@@ -19,6 +19,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 type release struct {
@@ -92,7 +93,7 @@ type possession struct {
 }
 
 func (p possession) String() string {
-	return fmt.Sprintf("pool %s: %s", p.config.Pool, cli.OrDash(strings.Join(append(cli.Texts(p.blocks), cli.Texts(p.addresses)...), " ")))
+	return fmt.Sprintf("pool %s: %s", p.config.Pool, cli.OrDash(strings.Join(append(texts.Of(p.blocks), texts.Of(p.addresses)...), " ")))
 }
 
 func (r *release) release(cmd *cobra.Command, opened []poolAccess) error {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // reservationJSON is an address and the job that it is kept for, none after unreserve, as
@@ -82,7 +82,7 @@ func changeReserved(s *cli.Settings, cmd *cobra.Command, args []string, job *ipa
 		return cli.Usage(fmt.Errorf("address %q: want one such as 10.91.0.20", args[1]))
 	}
 	if !configs[0].IsReserved(address) {
-		return cli.Usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %s", address, args[0], cmp.Or(strings.Join(cli.Texts(configs[0].Reserved), ", "), "its key reserved, which it has not")))
+		return cli.Usage(fmt.Errorf("%s is no reserved address of pool %s: want one of %s", address, args[0], cmp.Or(texts.Join(configs[0].Reserved, ", "), "its key reserved, which it has not")))
 	}
 	a, err := access(configs[0])
 	if err != nil {

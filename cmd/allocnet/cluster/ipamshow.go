@@ -20,6 +20,7 @@ import (
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/cluster/ipam/pool"
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 type poolJSON struct {
@@ -261,12 +262,12 @@ func (p poolJSON) summary() []string {
 			described += ", gateway " + r.Gateway.String()
 		}
 		if len(r.Exclude) > 0 {
-			described += ", without " + strings.Join(cli.Texts(r.Exclude), " ")
+			described += ", without " + texts.Join(r.Exclude, " ")
 		}
 		text = append(text, described)
 	}
 	if len(p.Reserved) > 0 {
-		text = append(text, "  reserved "+strings.Join(cli.Texts(p.Reserved), " "))
+		text = append(text, "  reserved "+texts.Join(p.Reserved, " "))
 	}
 	return text
 }

@@ -29,6 +29,8 @@ import (
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/texts"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -201,7 +203,7 @@ func (l *leave) run(cmd *cobra.Command) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.subnets)) {
-		_, _ = fmt.Fprintf(out, "pool %s: routes and devices, blocks of this host: %s\n", name, cli.OrDash(strings.Join(cli.Texts(blocks[name]), " "))) // the last write reports
+		_, _ = fmt.Fprintf(out, "pool %s: routes and devices, blocks of this host: %s\n", name, cli.OrDash(texts.Join(blocks[name], " "))) // the last write reports
 	}
 	if !l.yes {
 		if err := confirm(cmd.InOrStdin(), out, "Remove this?", "nothing is removed"); err != nil {
@@ -291,16 +293,16 @@ func (l *leave) release(ctx context.Context, out io.Writer) ([]releasedJSON, err
 		released, err := given[name].blocks, given[name].err
 		all = append(all, releasedJSON{name, append([]ipam.Block{}, released...), []netip.Addr{}})
 		if len(released) > 0 {
-			_, _ = fmt.Fprintf(out, "released of pool %s: %s\n", name, strings.Join(cli.Texts(released), " ")) // the exit code tells
+			_, _ = fmt.Fprintf(out, "released of pool %s: %s\n", name, texts.Join(released, " ")) // the exit code tells
 		}
 		left, errLeft := l.blocks(ctx)
 		if err = errors.Join(err, errLeft); len(left[name]) > 0 {
-			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, strings.Join(cli.Texts(left[name]), " "), cmp.Or(err, l.stillHeld(ctx)))
+			err = fmt.Errorf("pool %s: %s still belong to this host: repeat the command: %w", name, texts.Join(left[name], " "), cmp.Or(err, l.stillHeld(ctx)))
 		}
 		errs = append(errs, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.stranded)) {
-		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, strings.Join(cli.Texts(l.stranded[name]), " ")))
+		errs = append(errs, fmt.Errorf("pool %s: %s still belong to this host: no network uses the pool: restore it, and repeat the command", name, texts.Join(l.stranded[name], " ")))
 	}
 	return all, errors.Join(errs...)
 }
@@ -326,13 +328,8 @@ func (l *leave) giveBack(ctx context.Context) map[string]*givenBack {
 			g.blocks, g.err = append(g.blocks, released...), err
 			waits = waits || errors.Is(err, block.ErrObjection)
 		}
-		if !waits {
+		if !waits || !wake.After(ctx, l.pause) {
 			break
-		}
-		select {
-		case <-ctx.Done():
-			return all
-		case <-time.After(l.pause):
 		}
 	}
 	return all

@@ -18,6 +18,7 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/doctor"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/texts"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -206,7 +207,7 @@ func catalogTable(t cli.Terminal, networks []networkJSON) cli.Table {
 	full := cli.NewTable("NETWORK", "CNI", "READY", "EXECUTOR", "SUBNETS", "PLUGINS", "CAPABILITIES", "POLICY", "FILE")
 	for _, n := range networks {
 		full = append(full, []cli.Cell{
-			cli.Text(n.Name), cli.Text(n.CNIVersion), n.Ready.cell(), cli.Text(string(n.Executor)), cli.Text(cli.OrDash(strings.Join(cli.Texts(n.Subnets), ","))),
+			cli.Text(n.Name), cli.Text(n.CNIVersion), n.Ready.cell(), cli.Text(string(n.Executor)), cli.Text(cli.OrDash(texts.Join(n.Subnets, ","))),
 			cli.Text(strings.Join(n.Plugins, ",")), cli.Text(cli.OrDash(strings.Join(n.Capabilities, ","))), cli.Text(n.Policy), cli.Text(n.Path),
 		})
 	}
@@ -215,7 +216,7 @@ func catalogTable(t cli.Terminal, networks []networkJSON) cli.Table {
 	}
 	narrow := cli.NewTable("NETWORK", "READY", "SUBNETS", "PLUGINS", "POLICY")
 	for _, n := range networks {
-		subnets := cli.Coloured("", cli.Texts(n.Subnets)...)
+		subnets := cli.Coloured("", texts.Of(n.Subnets)...)
 		if len(n.Subnets) == 0 {
 			subnets = cli.Text("-")
 		}
@@ -244,7 +245,7 @@ func printNetwork(w io.Writer, t cli.Terminal, n networkDetailJSON) error {
 	}{
 		{"Network", cli.Text(n.Name)}, {"File", cli.Text(n.Path)}, {"CNI version", cli.Text(n.CNIVersion)}, {"Ready", n.Ready.cell()}, {"Problem", cli.Text(n.Problem)},
 		{"Executor", cli.Text(string(n.Executor))}, {"Why plugins", cli.Text(n.WhyPlugins)},
-		{"Subnets", cli.Text(strings.Join(cli.Texts(n.Subnets), ", "))}, {"Plugins", cli.Text(strings.Join(n.Plugins, ","))}, {"Capabilities", cli.Text(cli.OrDash(strings.Join(n.Capabilities, ",")))},
+		{"Subnets", cli.Text(texts.Join(n.Subnets, ", "))}, {"Plugins", cli.Text(strings.Join(n.Plugins, ","))}, {"Capabilities", cli.Text(cli.OrDash(strings.Join(n.Capabilities, ",")))},
 		{"Policy", cli.Text(n.Policy)}, {"Policy of this host", cli.Text(n.HostPolicy)}, {"Not used", cli.Coloured("", n.Shadowed...)}, {"Warning", cli.Text(n.Warning)}, {"Mistakes", cli.Coloured("", n.Warnings...)},
 	} {
 		if strings.Join(row.value.Lines, "") != "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/hook"
+	"github.com/allocnet/allocnet/internal/texts"
 	"github.com/allocnet/allocnet/isolation"
 )
 
@@ -146,7 +147,7 @@ func withPublished(passages []isolation.Passage, m isolation.Member, ports []hoo
 	for m.Ingress != nil && at == 0 || passages[at].Line > 0 {
 		at++
 	}
-	return slices.Insert(passages, at, isolation.Passage{Allowed: true, Peer: "everything", Ports: cli.Texts(ports), By: "published ports"})
+	return slices.Insert(passages, at, isolation.Passage{Allowed: true, Peer: "everything", Ports: texts.Of(ports), By: "published ports"})
 }
 
 // unused returns the names of rules that select no attachment.

@@ -40,7 +40,7 @@ type InProcess interface {
 	// Supports returns why a network cannot be executed; nil if it can.
 	Supports(list *libcni.NetworkConfigList, pluginDirs []string) error
 	// Chain returns what executes the plugins of an attachment for one verb; the zero value stands for its network as a whole.
-	// Unless r is nil it repairs the attachment when it executes CHECK. The seams are those of ADD.
+	// CHECK is a repair, which r is for; it is nil for other verbs. The seams are those of ADD.
 	Chain(a state.Attachment, r *remedy.Repair, seams plugin.Seams) Chain
 	// Commit makes the changes of chains of one allocation. The result has an error for
 	// each of them. Programs that it runs inherit hold, unless it is nil.

@@ -16,11 +16,11 @@ type Filter interface {
 	Guard(ctx context.Context, id, end, bridge string) error
 	// Add has pass what rules allow an attachment, while others are added and removed. It is safe to repeat. With an error something else is
 	// missing.
-	Add(ctx context.Context, rules isolation.Rules, m filter.Member) error
+	Add(ctx context.Context, rules filter.Rules, m filter.Member) error
 	// Complete makes what Add has found missing of all that is on record, the attachment among it, while nothing else changes.
-	Complete(ctx context.Context, rules isolation.Rules, m filter.Member, all filter.Source) error
+	Complete(ctx context.Context, rules filter.Rules, m filter.Member, all filter.Source) error
 	// Remove removes what the host has for an attachment; what is missing is no error.
-	Remove(ctx context.Context, rules isolation.Rules, m filter.Member) error
+	Remove(ctx context.Context, rules filter.Rules, m filter.Member) error
 	// Apply has the host have what is on record, and no more, while nothing else changes.
 	Apply(ctx context.Context, all filter.Source) error
 	// Change has the host know other attachments on other hosts than before. What else is missing it makes of all that is on record.

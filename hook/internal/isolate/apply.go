@@ -38,7 +38,7 @@ type host struct {
 func Joins(c *config.Config, store *state.Store) func(apart bool) (bool, error) {
 	h := host{c, store}
 	inForce := sync.OnceValues(h.inForce)
-	load := sync.OnceValues(func() (isolation.Rules, error) {
+	load := sync.OnceValues(func() (filter.Rules, error) {
 		before, _ := inForce()
 		rules, _, err := h.rulesNow(before)
 		return rules, err
@@ -52,7 +52,7 @@ func Joins(c *config.Config, store *state.Store) func(apart bool) (bool, error) 
 		apart = apart || before != nil
 		switch {
 		case mistake == nil:
-			return apart || len(rules.Egress) > 0, nil
+			return apart || rules.Egress > 0, nil
 		case apart:
 			return false, mistake
 		}
@@ -107,13 +107,22 @@ func (h host) applyLocked(ctx context.Context) (failures, error) {
 	}
 	members, unread := h.recorded(ctx, w.Levels)
 	if unread != nil {
-		lacks, err := h.config.Filter.Lacks(ctx, filter.State{Rules: w.Rules, Members: onHost(members)})
+		lacks, err := h.lacks(ctx, w, onHost(members))
 		if err != nil || len(lacks) == 0 { // without those that are unknown, these would not be kept apart any more
 			return nil, errors.Join(mistake, fmt.Errorf("isolation stays as it is: %w", unread), err)
 		}
 	}
 	failed, err := h.enforce(ctx, w, members, inForce)
 	return failed, errors.Join(mistake, err)
+}
+
+// lacks returns what the host lacks of what is wanted for attachments, by their IDs.
+func (h host) lacks(ctx context.Context, w wanted, members []filter.Member) (map[string][]string, error) {
+	rules, err := w.Rules.All()
+	if err != nil {
+		return nil, err
+	}
+	return h.config.Filter.Lacks(ctx, filter.State{Rules: rules, Members: members})
 }
 
 // Members returns the attachments on record as rules see them, with the levels that their networks have by now. With an error, some of them
@@ -169,7 +178,8 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 	}
 	remotes, _ := h.learned()
 	err := h.config.Filter.Apply(ctx, func() (filter.State, error) { // nothing is recorded meanwhile that the host would have to know
-		return filter.State{Rules: w.Rules, Members: slices.Concat(onHost(members), membersOf(remotes))}, nil
+		rules, err := w.Rules.All()
+		return filter.State{Rules: rules, Members: slices.Concat(onHost(members), membersOf(remotes))}, err
 	})
 	failed := h.enforceInside(ctx, w, inForce)
 	if left := w.leaving(inForce); err == nil && !w.isSame(left) {
@@ -181,7 +191,7 @@ func (h host) enforce(ctx context.Context, w wanted, members []filter.Member, in
 // isNeeded tells whether anything is kept from any of the members.
 func (w wanted) isNeeded(members []filter.Member) bool {
 	for _, m := range members {
-		if m.Level != isolation.None || m.Antispoof || m.IsNarrowed() || len(w.Rules.Egress) > 0 {
+		if m.Level != isolation.None || m.Antispoof || m.IsNarrowed() || w.Rules.Egress > 0 {
 			return true
 		}
 	}
@@ -240,6 +250,7 @@ func (h host) source(ctx context.Context, w wanted) filter.Source {
 	return func() (filter.State, error) {
 		members, err := h.recorded(ctx, w.Levels)
 		remotes, _ := h.learned()
-		return filter.State{Rules: w.Rules, Members: append(onHost(members), membersOf(remotes)...)}, err
+		rules, unread := w.Rules.All()
+		return filter.State{Rules: rules, Members: append(onHost(members), membersOf(remotes)...)}, errors.Join(err, unread)
 	}
 }

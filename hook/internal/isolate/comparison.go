@@ -55,7 +55,7 @@ func (c *Comparison) Lacks(ctx context.Context) (map[string][]string, error) {
 	if c == nil || len(c.members)+len(c.inside) == 0 {
 		return nil, nil
 	}
-	lacks, err := c.config.Filter.Lacks(ctx, filter.State{Rules: c.Rules, Members: c.members})
+	lacks, err := c.lacks(ctx, c.wanted, c.members)
 	if err != nil || len(c.inside) == 0 {
 		return lacks, err
 	}

@@ -6,9 +6,13 @@ package isolate
 import (
 	"bytes"
 	"encoding/json"
+	"sync"
+	"sync/atomic"
 
 	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/internal/version"
+	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -17,13 +21,13 @@ func (h host) inForce() (*wanted, error) {
 	if w, err := recent.of(h.store.Isolation()); err != nil || w != nil {
 		return w, err
 	}
-	encoded, err := h.store.Isolation().InForce()
-	if err != nil || encoded == nil {
+	text, err := h.store.Isolation().InForce()
+	if err != nil || text == nil {
 		return nil, err
 	}
-	w := &wanted{}
-	_ = json.Unmarshal(encoded, w) // it is what encode has made, or nothing
-	return w, nil
+	var e encoded
+	_ = json.Unmarshal(text, &e) // it is what encode has made, or nothing
+	return &wanted{Rules: filter.RulesOf(e.Rules), Levels: e.Levels}, nil
 }
 
 // setInForce records what is in force from now on.
@@ -41,18 +45,43 @@ func (h host) setInForce(w wanted) error {
 
 // preparedHead is the first line of what is prepared: the rules follow, as a build of allocnet has read them from the text.
 type preparedHead struct {
-	Build  string
-	Text   string
-	Levels networkLevels
+	Build         string
+	Text          string
+	Levels        networkLevels
+	Sum           string // filter.Sum of the rules
+	Allow, Egress int    // how many there are
 }
 
 // prepare returns what is recorded for those who read it often.
 func (w wanted) prepare() ([]byte, error) {
-	head, err := json.Marshal(preparedHead{version.Build(), w.text, w.Levels.kept()})
+	rules, err := w.Rules.All()
 	if err != nil {
 		return nil, err
 	}
-	return w.Rules.AppendBinary(append(head, '\n'))
+	encoded, err := rules.AppendBinary(nil)
+	if err != nil {
+		return nil, err
+	}
+	head, err := json.Marshal(preparedHead{version.Build(), w.text, w.Levels.kept(), filter.Sum(encoded), len(rules.Allow), len(rules.Egress)})
+	return append(append(head, '\n'), encoded...), err
+}
+
+// preparedRules are read of what is prepared when they are needed: all of them once.
+func preparedRules(head preparedHead, encoded []byte) filter.Rules {
+	var isRead atomic.Bool
+	whole := sync.OnceValues(func() (all isolation.Rules, err error) {
+		err = all.UnmarshalBinary(encoded)
+		isRead.Store(err == nil)
+		return all, err
+	})
+	return filter.Rules{Sum: head.Sum, Allow: head.Allow, Egress: head.Egress, Whole: whole, Some: func(isWanted func(from, to *isolation.Selector) bool) (some isolation.Rules, isAll bool, err error) {
+		if isRead.Load() {
+			some, err = whole()
+			return some, true, err
+		}
+		err = some.UnmarshalSome(encoded, isWanted)
+		return some, false, err
+	}}
 }
 
 // recent is what was read last: a process that attaches many reads the same each time.
@@ -83,9 +112,8 @@ func (l *lastPrepared) read(data []byte) {
 	}
 	l.data, l.wanted = data, nil
 	first, rules, _ := bytes.Cut(data, []byte("\n"))
-	head, w := preparedHead{}, &wanted{}
-	if json.Unmarshal(first, &head) == nil && head.Build == version.Build() && w.Rules.UnmarshalBinary(rules) == nil {
-		w.Levels, w.text = head.Levels, head.Text
-		l.wanted = w
+	head := preparedHead{}
+	if json.Unmarshal(first, &head) == nil && head.Build == version.Build() && head.Sum == filter.Sum(rules) {
+		l.wanted = &wanted{preparedRules(head, rules), head.Levels, head.Text}
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -31,6 +34,15 @@ func newHostOnDisk(t testing.TB) (h host, file string) {
 	}
 	c := config.Config{ConfDirs: []string{t.TempDir()}, IsolationFile: file}.WithDefaults()
 	return host{&c, store}, file
+}
+
+func allOf(t *testing.T, w wanted) isolation.Rules {
+	t.Helper()
+	rules, err := w.Rules.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }
 
 // TestPrepared: what is in force is read as it was recorded, by the same build without the file of the rules, and by others from the rules themselves.
@@ -54,7 +66,7 @@ func TestPrepared(t *testing.T) {
 		if err != nil || found == nil {
 			t.Fatalf("%s: %v, %v", what, found, err)
 		}
-		if diff := cmp.Diff([]any{w.Rules, w.Levels.kept()}, []any{found.Rules, found.Levels}); diff != "" || (found.text != "") != isKnown || !found.isSame(w) {
+		if diff := cmp.Diff([]any{allOf(t, w), w.Levels.kept()}, []any{allOf(t, *found), found.Levels}); diff != "" || (found.text != "") != isKnown || !found.isSame(w) {
 			t.Errorf("%s: %s, of the text %q, the same: %t", what, diff, found.text, found.isSame(w))
 		}
 	}
@@ -64,7 +76,7 @@ func TestPrepared(t *testing.T) {
 	if w.isSame(other) {
 		t.Error("another level is the same")
 	}
-	if now, inForce, err := h.load(); err != nil || &now.Rules.Allow[0] != &inForce.Rules.Allow[0] || !now.isSame(*inForce) {
+	if now, inForce, err := h.load(); err != nil || &allOf(t, now).Allow[0] != &allOf(t, *inForce).Allow[0] || !now.isSame(*inForce) {
 		t.Errorf("the rules of the same text are %v, %v, want those in force", now, err)
 	}
 	for _, text := range []string{oneRule + "\n", "allow"} { // a mistake leaves the former rules
@@ -72,7 +84,7 @@ func TestPrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, inForce, err := h.load()
-		if (err != nil) != (text == "allow") || now.isSame(*inForce) != (text == "allow") || len(now.Rules.Allow) != 1 {
+		if (err != nil) != (text == "allow") || now.isSame(*inForce) != (text == "allow") || now.Rules.Allow != 1 || len(allOf(t, now).Allow) != 1 {
 			t.Errorf("%q: %v, %v", text, now, err)
 		}
 	}
@@ -88,9 +100,46 @@ func TestPrepared(t *testing.T) {
 	}
 }
 
+// TestTextSum: once the text of a file was read, a process that begins then finds the rules in force to be of it without that; and not after a change of the file.
+func TestTextSum(t *testing.T) {
+	h, file := newHostOnDisk(t)
+	w, _, err := h.load()
+	if err == nil {
+		err = h.setInForce(w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for files.Identity(file) == "" {
+		time.Sleep(50 * time.Millisecond)
+	}
+	identity := files.Identity(file)
+	if sum := h.store.Isolation().TextSum(identity); sum != "" {
+		t.Errorf("before anything was read there is %q", sum)
+	}
+	if _, _, err := h.load(); err != nil || h.store.Isolation().TextSum(identity) != w.text {
+		t.Errorf("after that there is %q, %v, want %q", h.store.Isolation().TextSum(identity), err, w.text)
+	}
+	if sum := h.store.Isolation().TextSum(identity + "0"); sum != "" {
+		t.Errorf("of another file there is %q", sum)
+	}
+	if err := h.store.Isolation().SetTextSum(identity, "another text"); err != nil { // what is recorded decides nothing by itself
+		t.Fatal(err)
+	}
+	if now, inForce, err := h.load(); err != nil || !now.isSame(*inForce) || h.store.Isolation().TextSum(identity) != w.text {
+		t.Errorf("with the sum of another text: %v, %v", now, err)
+	}
+	if err := os.WriteFile(file, []byte(oneRule+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if now, inForce, err := h.load(); err != nil || now.isSame(*inForce) {
+		t.Errorf("the changed file is the same: %v", err)
+	}
+}
+
 // TestReadPrepared: none of what is damaged is read.
 func TestReadPrepared(t *testing.T) {
-	w := wanted{Rules: isolation.Rules{Allow: []isolation.Allow{{Name: "a"}}}, text: "sum"}
+	w := wanted{Rules: filter.RulesOf(isolation.Rules{Allow: []isolation.Allow{{Name: "a"}}}), text: "sum"}
 	data, err := w.prepare()
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,11 @@ func (h host) eachInside(ctx context.Context, w wanted, former *wanted, do func(
 			continue
 		}
 		if err == nil {
-			err = errors.Join(do(n, ns, filter.Inside{Rules: w.Rules, Own: n.own, Others: n.others}), ns.Close())
+			var rules isolation.Rules
+			if rules, err = w.Rules.All(); err == nil {
+				err = do(n, ns, filter.Inside{Rules: rules, Own: n.own, Others: n.others})
+			}
+			err = errors.Join(err, ns.Close())
 		}
 		if err != nil {
 			for _, a := range n.allocations {

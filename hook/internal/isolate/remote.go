@@ -81,7 +81,11 @@ func (h host) change(ctx context.Context, before, now state.Learned, isMade bool
 		}
 	}
 	gone, made := membersOf(former), membersOf(latest)
-	if err := h.config.Filter.Change(ctx, inForce.Rules, gone, made, source); err != nil {
+	rules, err := inForce.Rules.All()
+	if err != nil {
+		return err
+	}
+	if err := h.config.Filter.Change(ctx, rules, gone, made, source); err != nil {
 		return err
 	}
 	if inForce.Levels.anyInside() {
@@ -169,5 +173,5 @@ func Remembered(e *operation.Env, pool string) ([]isolation.Remote, error) {
 // Shares tells whether other hosts are to know the attachments of this one: its rules, or levels of its networks, are about attachments.
 func Shares(e *operation.Env) (bool, error) {
 	w, _, err := host{&e.Config, e.Store}.load()
-	return len(w.Rules.Allow) > 0 || w.apart(), err
+	return w.Rules.Allow > 0 || w.apart(), err
 }

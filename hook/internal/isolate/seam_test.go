@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/allocnet/allocnet/hook/internal/operation"
-	"github.com/allocnet/allocnet/isolation"
 	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/state"
 )
@@ -22,11 +21,11 @@ type lacking struct {
 	made func(what string) error
 }
 
-func (l lacking) Add(context.Context, isolation.Rules, filter.Member) error {
+func (l lacking) Add(context.Context, filter.Rules, filter.Member) error {
 	return errors.New("something is missing")
 }
 
-func (l lacking) Complete(context.Context, isolation.Rules, filter.Member, filter.Source) error {
+func (l lacking) Complete(context.Context, filter.Rules, filter.Member, filter.Source) error {
 	return l.made("complete")
 }
 

@@ -12,7 +12,9 @@ import (
 
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/hook/internal/config"
+	"github.com/allocnet/allocnet/internal/files"
 	"github.com/allocnet/allocnet/isolation"
+	"github.com/allocnet/allocnet/isolation/filter"
 	"github.com/allocnet/allocnet/policy"
 	"github.com/allocnet/allocnet/state"
 )
@@ -107,7 +109,7 @@ func (l networkLevels) anyInside() bool {
 
 // wanted is what the host is to keep attachments apart by.
 type wanted struct {
-	Rules  isolation.Rules
+	Rules  filter.Rules
 	Levels networkLevels
 
 	// text is the sum of the text that has the rules; empty: unknown.
@@ -136,21 +138,29 @@ func (h host) load() (w wanted, inForce *wanted, err error) {
 	return wanted{rules, levels, text}, inForce, err
 }
 
-// rulesNow returns the rules of the file, with the sum of its text: those in force if they are of this text.
-func (h host) rulesNow(inForce *wanted) (rules isolation.Rules, sum string, err error) {
+// rulesNow returns the rules of the file, with the sum of its text: those in force if they are of this text. A file that is as it was when another process
+// read that is not read again.
+func (h host) rulesNow(inForce *wanted) (rules filter.Rules, sum string, err error) {
+	before := files.Identity(h.config.IsolationFile)
+	if before != "" && inForce != nil && inForce.text != "" && h.store.Isolation().TextSum(before) == inForce.text {
+		return inForce.Rules, inForce.text, nil
+	}
 	text, err := isolation.Read(h.config.IsolationFile)
 	if err != nil {
-		return isolation.Rules{File: h.config.IsolationFile}, "", err
+		return filter.RulesOf(isolation.Rules{File: h.config.IsolationFile}), "", err
 	}
 	if inForce != nil && inForce.text == text.Sum {
+		if before != "" && before == files.Identity(h.config.IsolationFile) {
+			_ = h.store.Isolation().SetTextSum(before, text.Sum) // without it the next one reads the text
+		}
 		return inForce.Rules, text.Sum, nil
 	}
-	rules, err = text.Rules()
-	return rules, text.Sum, err
+	all, err := text.Rules()
+	return filter.RulesOf(all), text.Sum, err
 }
 
 // apart tells whether attachments are kept apart, or rules may limit some.
-func (w wanted) apart() bool { return len(w.Levels.kept()) > 0 || len(w.Rules.Egress) > 0 }
+func (w wanted) apart() bool { return len(w.Levels.kept()) > 0 || w.Rules.Egress > 0 }
 
 // isSame tells whether both keep attachments apart in the same way.
 func (w wanted) isSame(other wanted) bool {
@@ -180,7 +190,17 @@ func (w wanted) leaving(former *wanted) wanted {
 	return w
 }
 
+// encoded is what is recorded of it, so that each version of allocnet can read it.
+type encoded struct {
+	Rules  isolation.Rules
+	Levels networkLevels
+}
+
 // encode returns what is recorded of it.
 func (w wanted) encode() ([]byte, error) {
-	return json.Marshal(wanted{Rules: w.Rules, Levels: w.Levels.kept()})
+	rules, err := w.Rules.All()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(encoded{rules, w.Levels.kept()})
 }

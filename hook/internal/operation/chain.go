@@ -75,7 +75,7 @@ func (o *Operation) Call(a state.Attachment, recorded *libcni.NetworkConfigList,
 }
 
 // Exec returns what executes the plugins of an attachment: for ADD what was chosen, else what
-// executed ADD, as far as it can. Each can check and remove what the other made.
+// executed ADD, as far as it can. Each can remove what the other made.
 func (o *Operation) Exec(a state.Attachment, list *libcni.NetworkConfigList, adding *Adding) (invoke.Exec, *plugin.Changes) {
 	log, seams := o.AttachmentLog(a), plugin.Seams{}
 	if adding != nil {

@@ -39,8 +39,7 @@ func CheckPlugins(ctx context.Context, o *operation.Operation, a state.Attachmen
 	if o.Config.MadeByOtherIPTables(a) {
 		return fmt.Sprintf("its plugins made rules with iptables-%s, and the host's iptables is another one now", a.IPTables), nil
 	}
-	plugins, _ := o.Exec(a, list, nil)
-	cni, err := withRecorded(o, plugins, a, list)
+	cni, err := withRecorded(o, o.Config.Processes(o.Hold, o.AttachmentLog(a)), a, list)
 	if err != nil {
 		return "", err
 	}

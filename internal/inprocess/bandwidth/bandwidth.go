@@ -29,7 +29,7 @@ import (
 // Type is the bandwidth plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: del, Repair: repair,
+	Add:    add, Del: del, Repair: repair,
 }
 
 // config is the configuration of the bandwidth plugin.
@@ -228,34 +228,6 @@ func (conf *config) limitEgress(host netlink.Link, name string) (netlink.Link, e
 		return nil, err
 	}
 	return device, conf.egress.apply(device.Attrs().Index)
-}
-
-func check(c *plugin.Call) error {
-	conf, result, err := load(c)
-	if err != nil {
-		return err
-	}
-	host, err := hostLink(c, result)
-	if err != nil {
-		return err
-	}
-	if conf.ingress != (limit{}) {
-		if err := conf.ingress.check(host); err != nil {
-			return err
-		}
-	}
-	if conf.egress == (limit{}) {
-		return nil
-	}
-	name, err := presentDevice(c, result)
-	if err != nil {
-		return err
-	}
-	device, err := netlinksafe.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("get ifb device: %w", err)
-	}
-	return conf.egress.check(device)
 }
 
 // del removes the device; the rest goes with the attachment's links.

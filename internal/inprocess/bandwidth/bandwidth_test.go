@@ -20,7 +20,7 @@ func TestLimitsThatDoNotFit(t *testing.T) {
 				q := l.qdisc(1)
 				seconds := float64(burst) / float64(rate)
 				if ticks := float64(q.Buffer) / 15.625 / 1e6; q.Rate == 0 || int(burst/8) < mtu || ticks < seconds*0.8-0.001 || float64(q.Limit) < float64(burst/8) {
-					t.Fatalf("MTU %d: %+v became %s", mtu, l, describe(q))
+					t.Fatalf("MTU %d: %+v became %+v", mtu, l, q)
 				}
 			}
 		}

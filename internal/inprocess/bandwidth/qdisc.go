@@ -4,7 +4,6 @@
 package bandwidth
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -34,32 +33,6 @@ func (l limit) qdisc(link int) *netlink.Tbf {
 func (l limit) apply(link int) error {
 	if err := netlink.QdiscAdd(l.qdisc(link)); err != nil {
 		return fmt.Errorf("create qdisc: %w", err)
-	}
-	return nil
-}
-
-// check compares the filter of a link, if it has one, with the limit.
-func (l limit) check(link netlink.Link) error {
-	qdiscs, err := qdiscsOf(link)
-	if err != nil {
-		return err
-	}
-	want, found := l.qdisc(link.Attrs().Index), false
-	for _, qdisc := range qdiscs {
-		if _, isDefault := qdisc.(*netlink.PfifoFast); isDefault { // which old kernels do not list
-			continue
-		}
-		found = true
-		got, isLimit := qdisc.(*netlink.Tbf)
-		if !isLimit {
-			break
-		}
-		if got.Rate != want.Rate || got.Limit != want.Limit || got.Buffer != want.Buffer {
-			return fmt.Errorf("the limit of link %s is %s, want %s", link.Attrs().Name, describe(got), describe(want))
-		}
-	}
-	if !found {
-		return errors.New("Failed to find qdisc") //nolint:staticcheck // the reference plugin's text
 	}
 	return nil
 }
@@ -107,10 +80,6 @@ func dropIngress(link netlink.Link) error {
 		}
 	}
 	return nil
-}
-
-func describe(l *netlink.Tbf) string {
-	return fmt.Sprintf("rate %d limit %d buffer %d", l.Rate, l.Limit, l.Buffer)
 }
 
 // redirect has all packets that a link gets sent by another link.

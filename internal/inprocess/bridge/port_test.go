@@ -6,10 +6,8 @@ package bridge
 import (
 	"errors"
 	"net"
-	"strings"
 	"testing"
 
-	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
@@ -18,15 +16,6 @@ import (
 	"github.com/allocnet/allocnet/internal/inprocess/within"
 	"github.com/allocnet/allocnet/internal/roottest"
 )
-
-// TestNoPort: CHECK of a result whose port is gone is an error.
-func TestNoPort(t *testing.T) {
-	for _, interfaces := range [][]*current.Interface{nil, {{Name: "eth0", Sandbox: "/n"}}, {{Name: "missing0"}}} {
-		if err := checkPort(&current.Result{Interfaces: interfaces}, 1, 2, 3); err == nil || !strings.Contains(err.Error(), "not found") {
-			t.Errorf("%d interfaces: %v", len(interfaces), err)
-		}
-	}
-}
 
 // onBridge runs a test beside a bridge and a link that is not a port of it yet.
 func onBridge(t *testing.T, do func(bridge *netlink.Bridge, port netlink.Link) error) {

@@ -23,7 +23,7 @@ import (
 // Type is the firewall plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: del, Repair: repair,
+	Add:    add, Del: del, Repair: repair,
 }
 
 // config is the configuration of the firewall plugin.
@@ -115,27 +115,6 @@ func (conf *config) forwardGroup() rules.Group {
 			{Chain: forwardChain, First: true, Args: []string{"-m", "comment", "--comment", "CNI firewall plugin admin overrides", "-j", admin}, Seen: netfilter.AllTo(admin, "comment")},
 		},
 	}
-}
-
-func check(c *plugin.Call) error {
-	conf, result, err := parse(c)
-	if err != nil {
-		return err
-	}
-	if result == nil {
-		return errors.New("missing prevResult from earlier plugin")
-	}
-	isFirewalld, err := conf.withSources(c, result, (*sources).check)
-	if isFirewalld || err != nil || conf.inNFTables(c) {
-		return err
-	}
-	all := conf.rules(result)
-	for _, family := range rules.Families {
-		if err := rules.CheckFamily(c.Ctx, family, all); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func del(c *plugin.Call) error {

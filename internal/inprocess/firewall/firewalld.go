@@ -200,14 +200,6 @@ func (s *sources) remove() error {
 	return errors.Join(errs...)
 }
 
-func (s *sources) check() error {
-	r := &remedy.Repair{DryRun: true}
-	if err := s.repair(r); err != nil || len(r.Missing) == 0 {
-		return err
-	}
-	return errors.New("missing: " + strings.Join(r.Missing, ", "))
-}
-
 func (s *sources) has(address string) (is bool, err error) {
 	err = s.call("querySource", address, &is)
 	return is, err

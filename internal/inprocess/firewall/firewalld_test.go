@@ -70,16 +70,17 @@ func TestSources(t *testing.T) {
 	}
 	require("ADD", s.add(), want)
 	require("ADD again", s.add(), want)
-	require("CHECK", s.check(), want)
 	delete(f.zones, "10.0.0.5/32")
 	delete(f.zones, "fd00::5/128")
-	if err := s.check(); err == nil || err.Error() != "missing: source 10.0.0.5/32 of firewalld's zone trusted, source fd00::5/128 of firewalld's zone trusted" {
-		t.Errorf("CHECK without a source: %v", err)
+	for _, dryRun := range []bool{true, false} {
+		r := &remedy.Repair{DryRun: dryRun}
+		if err := s.repair(r); err != nil || !slices.Equal(r.Missing, []string{"source 10.0.0.5/32 of firewalld's zone trusted", "source fd00::5/128 of firewalld's zone trusted"}) {
+			t.Errorf("the repair says %q, %v", r.Missing, err)
+		}
 	}
-	r := &remedy.Repair{}
-	require("repair", s.repair(r), want)
-	if !slices.Equal(r.Missing, []string{"source 10.0.0.5/32 of firewalld's zone trusted", "source fd00::5/128 of firewalld's zone trusted"}) {
-		t.Errorf("the repair says %q", r.Missing)
+	require("repair", nil, want)
+	if r := (&remedy.Repair{}); s.repair(r) != nil || r.Found() {
+		t.Errorf("a repair of nothing says %q", r.Missing)
 	}
 	delete(want, "10.0.0.5/32")
 	delete(want, "fd00::5/128")
@@ -98,7 +99,7 @@ func TestSourcesFail(t *testing.T) {
 		}
 	}
 	f.fail = errors.New("the connection is closed")
-	for verb, do := range map[string]func() error{"ADD": s.add, "DEL": s.remove, "CHECK": s.check, "a repair": repair} {
+	for verb, do := range map[string]func() error{"ADD": s.add, "DEL": s.remove, "a repair": repair} {
 		if err := do(); !errors.Is(err, f.fail) || !strings.Contains(err.Error(), "10.0.0.5/32") {
 			t.Errorf("%s without an answer: %v", verb, err)
 		}

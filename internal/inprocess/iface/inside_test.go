@@ -221,35 +221,13 @@ func TestRootSourceOfARoute(t *testing.T) {
 	})
 }
 
-// TestRootCheckInside: CHECK compares the interface with the result.
-func TestRootCheckInside(t *testing.T) {
+// TestRootRemovedWithoutTheInterface: DEL of an interface that is gone succeeds, unless there is no telling that it is.
+func TestRootRemovedWithoutTheInterface(t *testing.T) {
 	roottest.Require(t)
 	c, result := attach(t)
 	c.Version = "1.0.0"
-	sandboxed := fmt.Sprintf(`{"name": "eth0", "sandbox": %q, "mac": %q}`, c.Netns, result.Interfaces[1].Mac)
-	for name, test := range map[string]struct{ interfaces, address, kind, want string }{
-		"ok":                  {interfaces: sandboxed, address: "10.92.0.2/24"},
-		"an address is gone":  {interfaces: sandboxed, address: "10.93.0.2/24", want: "10.93.0.2"},
-		"no interface inside": {address: "10.92.0.2/24", want: "prevResult has no interface eth0 in " + c.Netns},
-		"another kind":        {interfaces: sandboxed, address: "10.92.0.2/24", kind: "another kind", want: "another kind"},
-		"another MAC":         {interfaces: strings.ReplaceAll(sandboxed, result.Interfaces[1].Mac, "02:00:00:00:00:01"), address: "10.92.0.2/24", want: "02:00:00:00:00:01"},
-	} {
-		c.Config = fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "prevResult": {"cniVersion": "1.0.0", "interfaces": [%s], "ips": [{"address": %q}]}}`, test.interfaces, test.address)
-		err := Check(c, "", func(netlink.Link) error {
-			if test.kind != "" {
-				return errors.New(test.kind)
-			}
-			return nil
-		})
-		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
-		}
-	}
 	inNamespace(t, c, func() error { return netlink.LinkDel(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}) })
-	c.Config = fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "prevResult": {"cniVersion": "1.0.0", "interfaces": [%s]}}`, sandboxed)
-	if err := Check(c, "", func(netlink.Link) error { return nil }); err == nil || !strings.Contains(err.Error(), "interface eth0 not found") {
-		t.Errorf("without the interface: %v", err)
-	}
+	c.Config = fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "n", "prevResult": {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": %q, "mac": %q}]}}`, c.Netns, result.Interfaces[1].Mac)
 	inNamespace(t, c, func() error { // which a task has made
 		bridge, address := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}, network("10.95.0.2/24")
 		return errors.Join(netlink.LinkAdd(bridge), netlink.AddrAdd(bridge, &netlink.Addr{IPNet: &address}))
@@ -263,9 +241,5 @@ func TestRootCheckInside(t *testing.T) {
 	c.Netns = "/dev/null"
 	if _, err := Remove(c); err == nil {
 		t.Error("DEL in what is no namespace succeeds")
-	}
-	c.Netns, c.Config = "/missing", []byte(`{"cniVersion": "1.0.0", "name": "n"}`)
-	if err := Check(c, "", nil); err == nil || !strings.Contains(err.Error(), "/missing") {
-		t.Errorf("without the namespace: %v", err)
 	}
 }

@@ -6,19 +6,13 @@
 package iface
 
 import (
-	"fmt"
 	"net"
 	"slices"
 
-	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/ip"
-	"github.com/containernetworking/plugins/pkg/netlinksafe"
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
-	"github.com/allocnet/allocnet/internal/inprocess/within"
 )
 
 // Remove leaves the link of the attachment to be removed, and returns its addresses, which
@@ -53,49 +47,4 @@ func RemoveNamed(c *plugin.Call, name string) (netlink.Link, error) {
 		c.Changes.RemoveLink(c.Netns, name)
 	}
 	return link, err
-}
-
-// CheckAddresses compares the addresses and routes of a result with the attachment's
-// interface.
-func CheckAddresses(c *plugin.Call, result *current.Result) error {
-	if err := ip.ValidateExpectedInterfaceIPs(c.IfName, result.IPs); err != nil {
-		return err
-	}
-	return ip.ValidateExpectedRoute(result.Routes)
-}
-
-// Check compares the interface in the namespace with the result: its kind, MAC, addresses
-// and routes. Before that the IPAM plugin checks, if there is one.
-func Check(c *plugin.Call, ipam string, checkKind func(netlink.Link) error) error {
-	netns, err := ns.GetNS(c.Netns)
-	if err != nil {
-		return fmt.Errorf("failed to open netns %q: %w", c.Netns, err)
-	}
-	defer netns.Close() //nolint:errcheck // read only
-	if ipam != "" {
-		if err := c.CheckIPAM(ipam); err != nil {
-			return err
-		}
-	}
-	result, err := c.RequirePrevResult()
-	if err != nil {
-		return err
-	}
-	recorded := plugin.Find(result, c.IfName, c.Netns)
-	if recorded == nil {
-		return fmt.Errorf("prevResult has no interface %s in %s", c.IfName, c.Netns)
-	}
-	return within.Namespace(netns, func(ns.NetNS) error {
-		link, err := netlinksafe.LinkByName(c.IfName)
-		if err != nil {
-			return fmt.Errorf("interface %s not found: %w", c.IfName, err)
-		}
-		if err := checkKind(link); err != nil {
-			return err
-		}
-		if err := links.CompareMAC(link, recorded); err != nil {
-			return err
-		}
-		return CheckAddresses(c, result)
-	})
 }

@@ -166,7 +166,7 @@ func ensureMAC(c *plugin.Call, link netlink.Link, result *current.Result) error 
 // hasMAC tells whether a link has the MAC of the interface in the result, which may have none.
 func hasMAC(c *plugin.Call, link netlink.Link, result *current.Result) bool {
 	recorded := plugin.Find(result, c.IfName, c.Netns)
-	return recorded == nil || links.CompareMAC(link, recorded) == nil
+	return recorded == nil || links.HasMAC(link, recorded)
 }
 
 // Addresses returns the addresses of a result that the interface has.

@@ -29,7 +29,7 @@ import (
 // DHCP is the dhcp plugin with its daemon: it asks for leases, which the agent extends, and which DEL releases.
 var DHCP = plugin.Type{
 	Config: func() any { return &dhcpConfig{} },
-	Add:    addDHCP, Check: checkDHCP, Del: delDHCP, Leave: releaseDHCP,
+	Add:    addDHCP, Del: delDHCP, Leave: releaseDHCP,
 	Understands: func(config []byte) error {
 		conf := &dhcpConfig{}
 		if err := json.Unmarshal(config, conf); err != nil {
@@ -201,20 +201,6 @@ func addLease(r *current.Result, l dhcp.Lease) {
 			r.DNS.Search = append(r.DNS.Search, name)
 		}
 	}
-}
-
-// checkDHCP requires that leases are on record. Whether they are extended in time, the agent sees.
-func checkDHCP(c *plugin.Call) error {
-	conf, err := readDHCP(c)
-	if err != nil {
-		return err
-	}
-	for _, family := range conf.families() {
-		if c.Lease.Of(family) == nil {
-			return fmt.Errorf("dhcp: no lease of an address of %s is on record (%s)", c.IfName, family)
-		}
-	}
-	return nil
 }
 
 // releaseDHCP gives the addresses back, while there is an interface by which their servers can be told, which has not got the addresses

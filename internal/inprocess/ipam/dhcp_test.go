@@ -167,7 +167,7 @@ func TestLeaseResult(t *testing.T) {
 	}
 }
 
-// TestDHCPFamilies: which there are, IPv4 first, and what is no list of them. Each has a lease on record.
+// TestDHCPFamilies: which there are, IPv4 first, and what is no list of them.
 func TestDHCPFamilies(t *testing.T) {
 	for families, want := range map[string]string{
 		`["ipv4"]`: "[ipv4]", `["ipv6"]`: "[ipv6]", `["ipv6", "ipv4"]`: "[ipv4 ipv6]",
@@ -183,11 +183,6 @@ func TestDHCPFamilies(t *testing.T) {
 		}
 		if err != nil || fmt.Sprint(conf.families()) != want {
 			t.Errorf("%s: %v, %v, want %s", families, conf, err, want)
-			continue
-		}
-		c.Lease.Recorded = []dhcp.Lease{{Address: netip.MustParsePrefix("10.0.0.5/24")}}
-		if err := checkDHCP(c); (err == nil) != (want == "[ipv4]") {
-			t.Errorf("%s with a lease of IPv4 alone: %v", families, err)
 		}
 	}
 }
@@ -212,12 +207,5 @@ func TestDHCPWithoutKeeper(t *testing.T) {
 	if _, err := addDHCP(c); err != errNoKeeper { //nolint:errorlint // it is not wrapped
 		t.Errorf("got %v", err)
 	}
-	if err := checkDHCP(c); err == nil || !strings.Contains(err.Error(), "no lease of an address of net0 is on record (ipv4)") {
-		t.Errorf("CHECK: %v", err)
-	}
 	releaseDHCP(c)
-	c.Lease.Recorded = []dhcp.Lease{{Address: netip.MustParsePrefix("10.0.0.5/24")}}
-	if err := checkDHCP(c); err != nil {
-		t.Error(err)
-	}
 }

@@ -27,7 +27,7 @@ import (
 // HostLocal is the IPAM plugin host-local.
 var HostLocal = plugin.Type{
 	Config: func() any { return &allocator.IPAMConfig{} },
-	Add:    addHostLocal, Check: checkHostLocal, Del: delHostLocal,
+	Add:    addHostLocal, Del: delHostLocal,
 }
 
 var _ hostlocal.Store = (*leases.Store)(nil)
@@ -96,16 +96,6 @@ func releaseLeases(c *plugin.Call, store *leases.Store, times int) {
 	for range times {
 		_ = store.ReleaseByID(c.ContainerID, c.IfName) // what it cannot remove is no error
 	}
-}
-
-// checkHostLocal requires a lease of the attachment, whatever its address.
-func checkHostLocal(c *plugin.Call) error {
-	return withLeases(c, func(store *leases.Store, _ *allocator.IPAMConfig) error {
-		if !store.Has(c.ContainerID, c.IfName) {
-			return fmt.Errorf("host-local: Failed to find address added by container %v", c.ContainerID)
-		}
-		return nil
-	})
 }
 
 func delHostLocal(c *plugin.Call) error {

@@ -87,7 +87,7 @@ func (o own) add(id, ifName string, requested net.IP) string {
 func (o own) check(id, ifName string) bool {
 	store := o.open()
 	defer store.Close()
-	return store.Has(id, ifName)
+	return len(store.GetByID(id, ifName)) > 0
 }
 
 func (o own) del(id, ifName string) {

@@ -20,7 +20,7 @@ import (
 // Static is the IPAM plugin static.
 var Static = plugin.Type{
 	Config: func() any { return &staticConfig{} },
-	Add:    addStatic, Check: checkStatic, Del: func(*plugin.Call) error { return nil },
+	Add:    addStatic, Del: func(*plugin.Call) error { return nil },
 }
 
 type staticConfig struct {
@@ -170,28 +170,4 @@ func addStatic(c *plugin.Call) (*current.Result, error) {
 		result.IPs = append(result.IPs, &current.IPConfig{Address: *address.network, Gateway: address.Gateway})
 	}
 	return result, nil
-}
-
-// checkStatic compares the gateways of addresses that result and configuration have.
-func checkStatic(c *plugin.Call) error {
-	conf, err := parseStatic(c)
-	if err != nil {
-		return err
-	}
-	result, err := c.RequirePrevResult()
-	if err != nil {
-		return err
-	}
-	for _, address := range conf.Addresses {
-		for _, recorded := range result.IPs {
-			if !address.network.IP.Equal(recorded.Address.IP) {
-				continue
-			}
-			if address.Gateway != nil && !address.Gateway.Equal(recorded.Gateway) {
-				return fmt.Errorf("static: Failed to match addr %v on interface %v", recorded.Address.IP, c.IfName)
-			}
-			break
-		}
-	}
-	return nil
 }

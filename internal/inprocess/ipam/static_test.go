@@ -65,19 +65,3 @@ func TestStatic(t *testing.T) {
 		})
 	}
 }
-
-// TestCheckStatic: the gateway of an address that the result has must be the configured one.
-func TestCheckStatic(t *testing.T) {
-	for result, want := range map[string]string{
-		``: "Required prevResult missing",
-		`, "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.7/24", "gateway": "10.0.0.1"}]}`: "",
-		`, "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.8/24"}]}`:                        "",
-		`, "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.7/24", "gateway": "10.0.0.2"}]}`: "static: Failed to match addr 10.0.0.7 on interface eth0",
-	} {
-		config := `{"cniVersion": "1.0.0", "name": "net", "ipam": {"type": "static", "addresses": [{"address": "10.0.0.7/24", "gateway": "10.0.0.1"}]}` + result + "}"
-		err := checkStatic(&plugin.Call{Config: []byte(config), IfName: "eth0", Version: "1.0.0"})
-		if got := fmt.Sprint(err); want != "" && got != want || want == "" && err != nil {
-			t.Errorf("%s: %v, want %q", result, err, want)
-		}
-	}
-}

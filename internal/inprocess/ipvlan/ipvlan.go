@@ -13,7 +13,6 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
-	"github.com/allocnet/allocnet/internal/inprocess/iface"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/sublink"
 )
@@ -21,7 +20,7 @@ import (
 // Type is the ipvlan plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "ipvlan") },
+	Add:    add, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "ipvlan") },
 }
 
 // config is the configuration of the ipvlan plugin.
@@ -97,39 +96,4 @@ func add(c *plugin.Call) (*current.Result, error) {
 	}
 	result.DNS = plugin.ChooseDNS(conf.DNS, result.DNS)
 	return result, err
-}
-
-func check(c *plugin.Call) error {
-	conf := &config{}
-	if err := c.Load(conf); err != nil {
-		return err
-	}
-	if conf.Link != "" { // that of no name is the operator's to choose again
-		if err := conf.Require(c.Netns); err != nil {
-			return err
-		}
-	}
-	return iface.Check(c, conf.IPAM.Type, conf.compare)
-}
-
-// compare requires that a link is what ADD makes.
-func (conf *config) compare(link netlink.Link) error {
-	ipvlan, isIPVlan := link.(*netlink.IPVlan)
-	if !isIPVlan {
-		return fmt.Errorf("interface %s is a %s, was set up as ipvlan", link.Attrs().Name, link.Type())
-	}
-	mode, err := conf.mode()
-	if err == nil && ipvlan.Mode != mode {
-		err = fmt.Errorf("ipvlan mode of %s is %s, was set up as %s", link.Attrs().Name, nameOf(ipvlan.Mode), nameOf(mode))
-	}
-	return err
-}
-
-func nameOf(mode netlink.IPVlanMode) string {
-	for name, m := range modes {
-		if m == mode && name != "" {
-			return name
-		}
-	}
-	return fmt.Sprint(mode)
 }

@@ -4,11 +4,9 @@
 package ipvlan
 
 import (
-	"strings"
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/vishvananda/netlink"
 
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 )
@@ -38,29 +36,6 @@ func TestMaster(t *testing.T) {
 		conf, err := parse(&plugin.Call{Config: []byte("{" + test.keys + "}")}, test.previous)
 		if (err != nil) != test.refused || err == nil && conf.Link != test.want {
 			t.Errorf("%s: %+v, %v, want %q", name, conf, err, test.want)
-		}
-	}
-}
-
-// TestCompare: CHECK tells another kind and another mode from what ADD makes.
-func TestCompare(t *testing.T) {
-	attrs := netlink.LinkAttrs{Name: "net1"}
-	for _, test := range []struct {
-		mode string
-		link netlink.Link
-		want string
-	}{
-		{"", &netlink.IPVlan{LinkAttrs: attrs, Mode: netlink.IPVLAN_MODE_L2}, ""},
-		{"l2", &netlink.IPVlan{LinkAttrs: attrs, Mode: netlink.IPVLAN_MODE_L2}, ""},
-		{"l3", &netlink.IPVlan{LinkAttrs: attrs, Mode: netlink.IPVLAN_MODE_L3}, ""},
-		{"l3s", &netlink.IPVlan{LinkAttrs: attrs, Mode: netlink.IPVLAN_MODE_L3S}, ""},
-		{"l3", &netlink.IPVlan{LinkAttrs: attrs, Mode: netlink.IPVLAN_MODE_L2}, "ipvlan mode of net1 is l2, was set up as l3"},
-		{"x", &netlink.IPVlan{LinkAttrs: attrs}, `unknown ipvlan mode: "x"`},
-		{"l2", &netlink.Macvlan{LinkAttrs: attrs}, "net1 is a macvlan"},
-	} {
-		err := (&config{Mode: test.mode}).compare(test.link)
-		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("mode %q: %v, want %q", test.mode, err, test.want)
 		}
 	}
 }

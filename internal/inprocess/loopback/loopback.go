@@ -5,9 +5,7 @@
 package loopback
 
 import (
-	"errors"
 	"fmt"
-	"net"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -24,7 +22,7 @@ import (
 // Type is the loopback plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: del, Repair: repair,
+	Add:    add, Del: del, Repair: repair,
 }
 
 // config is the configuration of the loopback plugin.
@@ -78,19 +76,6 @@ func loopbackAddresses() ([]*current.IPConfig, error) {
 		}
 	}
 	return addresses, nil
-}
-
-func check(c *plugin.Call) error {
-	return within.Path(c.Netns, func(ns.NetNS) error {
-		link, err := netlinksafe.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		if link.Attrs().Flags&net.FlagUp == 0 {
-			return errors.New("loopback interface is down")
-		}
-		return nil
-	})
 }
 
 func del(c *plugin.Call) error {

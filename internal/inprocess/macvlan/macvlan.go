@@ -13,7 +13,6 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
-	"github.com/allocnet/allocnet/internal/inprocess/iface"
 	"github.com/allocnet/allocnet/internal/inprocess/links"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/sublink"
@@ -23,7 +22,7 @@ import (
 // Type is the macvlan plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "macvlan") },
+	Add:    add, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "macvlan") },
 }
 
 // config is the configuration of the macvlan plugin.
@@ -111,35 +110,4 @@ func (conf *config) link(c *plugin.Call, netns ns.NetNS) (*netlink.Macvlan, erro
 		attrs.HardwareAddr = links.NewMAC()
 	}
 	return &netlink.Macvlan{LinkAttrs: attrs, Mode: mode, BCQueueLen: conf.BcQueueLen}, nil
-}
-
-func check(c *plugin.Call) error {
-	conf, err := parse(c)
-	if err != nil {
-		return err
-	}
-	return iface.Check(c, conf.IPAM.Type, func(link netlink.Link) error {
-		macvlan, isMacvlan := link.(*netlink.Macvlan)
-		if !isMacvlan {
-			return fmt.Errorf("error: Container interface %s not of type macvlan", c.IfName)
-		}
-		mode, known := macvlanModes[conf.Mode]
-		if !known {
-			return fmt.Errorf("unknown macvlan mode: %q", conf.Mode)
-		}
-		if macvlan.Mode != mode {
-			return fmt.Errorf("container macvlan mode %s does not match expected value: %s", macvlanMode(macvlan.Mode), macvlanMode(mode))
-		}
-		return nil
-	})
-}
-
-// macvlanMode returns the name of a mode; empty if the configuration cannot have it.
-func macvlanMode(mode netlink.MacvlanMode) string {
-	for name, m := range macvlanModes {
-		if m == mode && name != "" {
-			return name
-		}
-	}
-	return ""
 }

@@ -22,7 +22,7 @@ type IPArgs struct {
 // needIPAM returns the IPAM plugin of a type, which has to be executed in process.
 func (c *Call) needIPAM(name string) (Type, error) {
 	if name == "" {
-		return Type{}, errors.New("no plugin name provided") // CHECK without IPAM
+		return Type{}, errors.New("no plugin name provided")
 	}
 	p, ok := c.IPAM(name)
 	if !ok {
@@ -54,15 +54,6 @@ func (c *Call) AddIPAM(name string) (*current.Result, error) {
 		return nil, err
 	}
 	return current.NewResultFromResult(printed)
-}
-
-// CheckIPAM has the IPAM plugin of a type check what it has allocated. It is an error if there is none.
-func (c *Call) CheckIPAM(name string) error {
-	p, err := c.needIPAM(name)
-	if err != nil {
-		return err
-	}
-	return p.Check(c)
 }
 
 // Status asks the IPAM plugin. The other plugins of the reference set have nothing to say.

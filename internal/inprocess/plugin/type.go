@@ -11,13 +11,12 @@ import (
 )
 
 // Type executes the verbs of one type of the reference set, of any number of attachments at the same time. Each verb is safe to
-// repeat but ADD; CHECK and repair have the result of ADD in their configuration, and DEL may have none.
+// repeat but ADD; a repair has the result of ADD in its configuration, and DEL may have none.
 type Type struct {
 	// Config returns an empty configuration with all keys that the plugin understands, for
 	// encoding/json.
 	Config func() any
 	Add    func(*Call) (*current.Result, error)
-	Check  func(*Call) error
 	Del    func(*Call) error
 	// Understands refuses values of a configuration that are not executed in process; nil if
 	// all are.
@@ -27,7 +26,7 @@ type Type struct {
 	Leave func(*Call)
 	// Status tells why ADD would fail now; nil for plugins that cannot tell.
 	Status func(*Call) error
-	// Repair makes what is missing of what Add makes, and notes it in Call.Repair. nil for those whose calls are
-	// not repaired.
+	// Repair is CHECK: it makes what is missing of what Add makes, unless that is only to be told, and notes it in Call.Repair. nil for
+	// IPAM types, which have nothing to repair.
 	Repair func(*Call) error
 }

@@ -91,14 +91,6 @@ func (f *floating) missing() (missing []netip.Addr, err error) {
 	return missing, err
 }
 
-func (f *floating) check() error {
-	missing, err := f.missing()
-	for _, address := range missing {
-		err = errors.Join(err, errors.New(f.lacks(address)))
-	}
-	return err
-}
-
 func (f *floating) lacks(address netip.Addr) string {
 	return fmt.Sprintf("interface %s of the host lacks the published address %s", f.Interface, address)
 }

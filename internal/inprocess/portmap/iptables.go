@@ -4,7 +4,6 @@
 package portmap
 
 import (
-	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -168,13 +167,4 @@ func truncateComment(comment string) string {
 		return comment
 	}
 	return comment[:253] + "..."
-}
-
-func (conf *config) checkIPTables(ctx context.Context, address net.IPNet) error {
-	r := conf.iptables(address)
-	r.Shared = nil // the reference plugin does not look at them
-	if err := r.Check(ctx, ""); err != nil {
-		return fmt.Errorf("could not check %s dnat: %w", map[bool]string{true: "ipv4", false: "ipv6"}[links.IsIPv4(address.IP)], err)
-	}
-	return nil
 }

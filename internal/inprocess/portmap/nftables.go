@@ -4,7 +4,6 @@
 package portmap
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -148,26 +147,4 @@ func (m mapping) nftablesText(target net.IP) string {
 		text = string(netfilter.FamilyOf(target)) + " daddr " + m.HostIP + " " + text
 	}
 	return text
-}
-
-func (conf *config) checkNFTables(ctx context.Context, address net.IPNet) error {
-	r, err := conf.nftables(address)
-	if err != nil {
-		return err
-	}
-	socket, err := netfilter.Dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer socket.Close() //nolint:errcheck // read only
-	for _, chain := range r.Chains {
-		_, lacks, err := r.Listed(socket.Listings(), chain)
-		if err != nil {
-			return err
-		}
-		if lacks > 0 {
-			return fmt.Errorf("missing hostport rules in %q chain", chain)
-		}
-	}
-	return nil
 }

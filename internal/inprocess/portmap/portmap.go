@@ -27,7 +27,7 @@ import (
 // Type is the portmap plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: del, Repair: repair, Understands: understands,
+	Add:    add, Del: del, Repair: repair, Understands: understands,
 }
 
 // config is the configuration of the portmap plugin.
@@ -311,34 +311,6 @@ func linkTo(ip net.IP) string {
 		}
 	}
 	return ""
-}
-
-func check(c *plugin.Call) error {
-	conf, result, err := parse(c)
-	if err != nil {
-		return err
-	}
-	if result == nil {
-		return errors.New("Required prevResult missing") //nolint:staticcheck // the reference plugin's text
-	}
-	if len(conf.RuntimeConfig.PortMappings) == 0 {
-		return nil
-	}
-	if f := conf.PublishAddress; f != nil {
-		if err := f.check(); err != nil {
-			return err
-		}
-	}
-	for _, address := range conf.addresses {
-		check := conf.checkIPTables
-		if *conf.Backend == rules.BackendNFTables {
-			check = conf.checkNFTables
-		}
-		if err := check(c.Ctx, address); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func del(c *plugin.Call) error {

@@ -28,7 +28,7 @@ import (
 // Type is the ptp plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: del, Repair: repair,
+	Add:    add, Del: del, Repair: repair,
 }
 
 // config is the configuration of the ptp plugin.
@@ -154,19 +154,6 @@ func routeToPTP(result *current.Result) error {
 		}
 	}
 	return nil
-}
-
-func check(c *plugin.Call) error {
-	conf, err := parse(c)
-	if err != nil {
-		return err
-	}
-	return iface.Check(c, conf.IPAM.Type, func(link netlink.Link) error {
-		if _, isVeth := link.(*netlink.Veth); !isVeth {
-			return fmt.Errorf("Error: Container interface %s not of type veth/p2p", c.IfName) //nolint:staticcheck // the reference plugin's text
-		}
-		return nil
-	})
 }
 
 func del(c *plugin.Call) error {

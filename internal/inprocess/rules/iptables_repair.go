@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 			if slices.Contains(unlisted, table) {
 				// Another program has put into it what iptables does not know: each rule is asked for. Which are missing is not told,
 				// so none are added.
-				if err := r.Check(m.ctx, r.owner.Kind); err != nil {
+				if err := r.check(m.ctx, r.owner.Kind); err != nil {
 					r.owner.Repair.Fail(fmt.Errorf("%w, and %w", r.unlistedError(), err))
 				}
 				continue
@@ -79,6 +80,33 @@ func (m *missingRules) addMissing(lines *canonicalRules, all []ownedIPTables) er
 		t.Table(table, &a.chains, &a.rules)
 	}
 	return (&iptablesProgram{ctx: m.ctx, holds: m.holds, kind: lines.kind, family: lines.family}).restore(t)
+}
+
+// check looks for all rules of the attachment, in one process if they exist.
+func (r *IPTables) check(ctx context.Context, kind Kind) error {
+	p, t := &iptablesProgram{ctx: ctx, kind: kind, family: r.Family}, &iptablesTransaction{}
+	t.check(r)
+	if p.restoreTable(&t.Transaction, r.Table) == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if r.Chain != "" { // each tells what is missing
+		exists, err := p.hasChain(r.Table, r.Chain)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			return fmt.Errorf("chain %s not found in iptables table %s", r.Chain, r.Table)
+		}
+	}
+	for _, rule := range r.Rules {
+		if exists, err := p.hasRule(r.Table, rule); err != nil || !exists {
+			return fmt.Errorf("rule %s in chain %s not found in table %s", rule.Args, rule.Chain, r.Table)
+		}
+	}
+	return nil
 }
 
 func (r *IPTables) unlistedError() error {

@@ -76,14 +76,6 @@ func (m Master) CheckMTU(netns string) error {
 	})
 }
 
-// Require requires that the master is there.
-func (m Master) Require(netns string) error {
-	return m.in(netns, func() error {
-		_, err := m.find()
-		return err
-	})
-}
-
 func (m Master) find() (netlink.Link, error) {
 	link, err := netlinksafe.LinkByName(m.Link)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // Type is the tuning plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: del, Repair: repair,
+	Add:    add, Del: del, Repair: repair,
 }
 
 // config is the configuration of the tuning plugin.
@@ -160,44 +160,6 @@ func (conf *config) apply(c *plugin.Call) error {
 // backupPath is the file that has the settings of the link as they were before ADD.
 func (conf *config) backupPath(c *plugin.Call) string {
 	return filepath.Join(conf.DataDir, c.ContainerID+"_"+c.IfName+".json")
-}
-
-func check(c *plugin.Call) error {
-	if err := refuseDuplicateSysctls(c.Config); err != nil {
-		return err
-	}
-	conf, err := parse(c)
-	if err != nil {
-		return err
-	}
-	if _, err := c.RequirePrevResult(); err != nil {
-		return err
-	}
-	return within.Path(c.Netns, func(ns.NetNS) error { return conf.check(c) })
-}
-
-// check compares the settings with the kernel's.
-func (conf *config) check(c *plugin.Call) error {
-	for _, key := range sysctl.InOrder(conf.Sysctl) {
-		path, err := sysctl.Path(key, c.IfName)
-		if err != nil {
-			return err
-		}
-		value, err := c.Sysctls.Get(path)
-		if err != nil {
-			return err
-		}
-		if value != conf.Sysctl[key] {
-			return fmt.Errorf("Error: Tuning configured value of /proc/sys/%s is %s, current value is %s", path, conf.Sysctl[key], value) //nolint:staticcheck // the reference plugin's text
-		}
-	}
-	link, err := netlinksafe.LinkByName(c.IfName)
-	if err != nil {
-		return fmt.Errorf("Cannot find container link %v", c.IfName) //nolint:staticcheck // the reference plugin's text
-	}
-	settings := conf.link()
-	settings.Promisc = &conf.Promisc // unlike ADD, which leaves it as it is if it is not configured
-	return settings.compare(link)
 }
 
 // del restores the settings of the link as far as it can, as the reference plugin does, and removes their file. The plugin

@@ -14,7 +14,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/allocnet/allocnet/internal/inprocess/iface"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/sublink"
 )
@@ -22,7 +21,7 @@ import (
 // Type is the vlan plugin.
 var Type = plugin.Type{
 	Config: func() any { return &config{} },
-	Add:    add, Check: check, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "vlan") },
+	Add:    add, Del: sublink.Del, Repair: func(c *plugin.Call) error { return sublink.Repair(c, "vlan") },
 }
 
 // config is the configuration of the vlan plugin.
@@ -81,27 +80,4 @@ func (conf *config) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("VLAN %d of %s has its only interface already, on the host or in another allocation; for several, want a network of type macvlan on a link of that VLAN: %w", conf.VLANID, conf.Link, err)
-}
-
-func check(c *plugin.Call) error {
-	conf, err := parse(c)
-	if err != nil {
-		return err
-	}
-	if err := conf.Require(c.Netns); err != nil {
-		return err
-	}
-	return iface.Check(c, conf.IPAM.Type, conf.compare)
-}
-
-// compare requires that a link is what ADD makes.
-func (conf *config) compare(link netlink.Link) error {
-	vlan, isVLAN := link.(*netlink.Vlan)
-	switch {
-	case !isVLAN:
-		return fmt.Errorf("interface %s is a %s, was set up as vlan", link.Attrs().Name, link.Type())
-	case vlan.VlanId != conf.VLANID:
-		return fmt.Errorf("interface %s is VLAN %d, was set up as %d", link.Attrs().Name, vlan.VlanId, conf.VLANID)
-	}
-	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
@@ -29,21 +28,6 @@ func TestRefused(t *testing.T) {
 		_, err := parse(&plugin.Call{Config: []byte("{" + keys + "}")})
 		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", keys, err, want)
-		}
-	}
-}
-
-// TestCompare: CHECK tells another kind and another VLAN from what ADD makes.
-func TestCompare(t *testing.T) {
-	conf := &config{VLANID: 100}
-	attrs := netlink.LinkAttrs{Name: "net1"}
-	for want, link := range map[string]netlink.Link{
-		"":                                  &netlink.Vlan{LinkAttrs: attrs, VlanId: 100},
-		"net1 is VLAN 7, was set up as 100": &netlink.Vlan{LinkAttrs: attrs, VlanId: 7},
-		"net1 is a dummy":                   &netlink.Dummy{LinkAttrs: attrs},
-	} {
-		if err := conf.compare(link); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/sandbox"
 	"github.com/allocnet/allocnet/internal/sandbox/nomadagent"
@@ -99,8 +98,8 @@ func machine(name string, host byte) *Machine {
 
 // prepare makes the networks, and builds what the machines run.
 func prepare() error {
-	if err := unix.Mount("tmpfs", "/mnt", "tmpfs", 0, ""); err != nil {
-		return fmt.Errorf("cover /mnt: %w", err)
+	if err := sandbox.Cover("/mnt"); err != nil {
+		return err
 	}
 	for _, dir := range []string{programs, "/etc/allocnet.d", "/opt"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

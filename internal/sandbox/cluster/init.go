@@ -49,9 +49,8 @@ func boot(dir string) error {
 		return err
 	}
 	for _, path := range own {
-		source := filepath.Join(dir, path)
-		if err := unix.Mount(source, path, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mount %s at %s: %w", source, path, err)
+		if err := sandbox.Bind(filepath.Join(dir, path), path); err != nil {
+			return err
 		}
 	}
 	if err := newBoot(); err != nil {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package stream is steady traffic of the tests while something fails: new connections, and
-// established ones.
+// established ones; and what packets of established flows cost.
 package stream
 
 import (

@@ -130,7 +130,10 @@ func (i HostIsolation) SetInForce(rules, prepared []byte) error {
 		return err
 	}
 	if rules == nil {
-		return i.disk.removeFile(i.file())
+		if err := i.disk.removeFile(i.file()); err != nil {
+			return err
+		}
+		return i.disk.removeFile(i.textFile()) // after the file: see SetTextSum
 	}
 	boot, err := BootID()
 	if err != nil {
@@ -160,13 +163,17 @@ func (i HostIsolation) TextSum(identity string) string {
 	return string(sum)
 }
 
-// SetTextSum records it. It need not outlast a power cut, and others may record the same meanwhile.
+// SetTextSum records it, unless no rules are in force. It need not outlast a power cut, and others may record the same meanwhile.
 func (i HostIsolation) SetTextSum(identity, sum string) error {
 	head, err := textHead(identity)
 	if err != nil {
 		return err
 	}
-	return i.disk("write", i.textFile(), func() error { return files.Replace(i.textFile(), []byte(head+sum), files.Options{}) })
+	err = i.disk("write", i.textFile(), func() error { return files.Replace(i.textFile(), []byte(head+sum), files.Options{}) })
+	if info, errFile := files.IfExists(os.Lstat(i.file())); err == nil && errFile == nil && info == nil { // SetInForce may have been before
+		return i.disk.removeFile(i.textFile())
+	}
+	return err
 }
 
 func textHead(identity string) (string, error) {

@@ -165,3 +165,30 @@ func TestIsolationPrepared(t *testing.T) {
 	must(t, i.SetInForce(nil, nil))
 	requirePrepared("removed", "")
 }
+
+// TestIsolationTextSum: the sum of a text is on record while rules are in force, also if the last of them go while it is recorded.
+func TestIsolationTextSum(t *testing.T) {
+	s := open(t)
+	i := s.Isolation()
+	record := func(want string) {
+		t.Helper()
+		must(t, i.SetTextSum("of a file", "sum"))
+		if got := i.TextSum("of a file"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	record("")
+	must(t, i.SetInForce([]byte(`{}`), nil))
+	record("sum")
+	if got := i.TextSum("of another file"); got != "" {
+		t.Errorf("another file has %q", got)
+	}
+	must(t, i.SetInForce(nil, nil))
+	if left, err := os.ReadDir(i.dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	record("")
+	if left, err := os.ReadDir(i.dir); err != nil || len(left) != 0 {
+		t.Errorf("left by one that has begun before: %v, %v", left, err)
+	}
+}

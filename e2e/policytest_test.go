@@ -41,6 +41,7 @@ func TestPolicyTellsWhatPasses(t *testing.T) {
 		return
 	}
 	const rules = "/etc/allocnet/isolation.hcl"
+	sandbox.Run(t, "mkdir", "-p", "/etc/allocnet")
 	sandbox.WriteFile(t, rules, policyRules)
 	defer os.RemoveAll("/run/policy-leases")
 	defer os.Remove(rules)

@@ -23,6 +23,7 @@ import (
 	"github.com/allocnet/allocnet/hook"
 	"github.com/allocnet/allocnet/internal/inprocess"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
+	"github.com/allocnet/allocnet/internal/inprocess/remedy"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
@@ -218,8 +219,12 @@ func addWith(t *testing.T, list *libcni.NetworkConfigList, inProcess bool) strin
 		t.Fatal(err)
 	}
 	if atLeast(t, list.CNIVersion, "0.4.0") {
-		if err := cniWith(dir, !inProcess).CheckNetworkList(t.Context(), list, rt); err != nil {
+		checking := cniWith(dir, !inProcess)
+		if err := checking.CheckNetworkList(t.Context(), list, rt); err != nil {
 			t.Errorf("CHECK by the other: %v", err)
+		}
+		if checking.chain != nil && checking.chain.Repair.Found() {
+			t.Errorf("CHECK by the other: %+v", checking.chain.Repair)
 		}
 	}
 	other := cniWith(dir, !inProcess)
@@ -244,7 +249,7 @@ func cniWith(cacheDir string, inProcess bool) executor {
 	if !inProcess {
 		return executor{libcni.NewCNIConfigWithCacheDir(dirs, cacheDir, nil), nil}
 	}
-	chain := &inprocess.Chain{OwnIPAM: linked.Type(nil)}
+	chain := &inprocess.Chain{OwnIPAM: linked.Type(nil), Repair: &remedy.Repair{DryRun: true}}
 	return executor{libcni.NewCNIConfigWithCacheDir(dirs, cacheDir, chain), chain}
 }
 

@@ -43,6 +43,8 @@ const (
 	isolationRounds = 10
 	// seen is when the agent has seen that files have changed, and keeps what it reads of them: not of one that has changed within two seconds.
 	seen = 3 * time.Second
+	// rest is when the agent has looked at what a detach has removed.
+	rest = 1500 * time.Millisecond
 )
 
 // noRules is a host without isolation, beside numbers of rules.
@@ -166,7 +168,8 @@ func medianRatio(values, others []float64) float64 {
 	return median(ratios)
 }
 
-// attach compares one more attachment: of a job of which there is one, and of one that rules name and of which there is none.
+// attach compares one more attachment: of a job of which there is one, and of one that rules name and of which there is none; at rest, and at once
+// after another has ended, when the agent looks at what that has removed.
 func (h *isolationBench) attach(b *testing.B) {
 	fresh, adds, dels := crowded, map[string][]float64{}, map[string][]float64{}
 	for round := range isolationRounds {
@@ -175,36 +178,58 @@ func (h *isolationBench) attach(b *testing.B) {
 			h.install(b, n)
 			time.Sleep(seen)
 			measure(b, h.subject(b, "job7", true), 1) // the agent reads the rules
-			for _, agent := range []bool{true, false} {
-				for _, kind := range []string{"known", "new"} {
-					job := "job7"
-					if kind == "new" {
-						fresh, job = fresh+1, fmt.Sprintf("job%d", fresh)
-					}
-					if kind == "new" && n == noRules {
-						continue
-					}
-					m := measure(b, h.subject(b, job, agent), 1)
-					key := fmt.Sprintf("%t %s %d", agent, kind, n)
-					adds[key], dels[key] = append(adds[key], m.add), append(dels[key], m.del)
+			for name, way := range attachWays {
+				job := "job7"
+				if way.isNew {
+					fresh, job = fresh+1, fmt.Sprintf("job%d", fresh)
 				}
+				if way.isNew && n == noRules {
+					continue
+				}
+				if way.atRest {
+					time.Sleep(rest)
+				} else {
+					measure(b, h.subject(b, "job9", way.byAgent), 1)
+				}
+				m := measure(b, h.subject(b, job, way.byAgent), 1)
+				key := fmt.Sprintf("%s %d", name, n)
+				adds[key], dels[key] = append(adds[key], m.add), append(dels[key], m.del)
 			}
 		}
 	}
 	for b.Loop() { // measured above
 	}
 	b.ReportMetric(0, "ns/op")
-	for agent, name := range map[bool]string{true: "by-agent", false: "allocnet"} {
-		none := fmt.Sprintf("%t known %d", agent, noRules)
-		b.ReportMetric(median(adds[none]), name+"-none-add-ms")
-		b.ReportMetric(median(dels[none]), name+"-none-del-ms")
-		for _, kind := range []string{"known", "new"} {
-			key := fmt.Sprintf("%t %s %d", agent, kind, mostRules)
-			b.ReportMetric(medianRatio(adds[key], adds[none]), name+"-"+kind+"-add/none")
-			b.ReportMetric(medianRatio(dels[key], dels[none]), name+"-"+kind+"-del/none")
+	for name, way := range attachWays {
+		none := fmt.Sprintf("%s %d", way.none, noRules)
+		if name == way.none {
+			b.ReportMetric(median(adds[none]), name+"-none-add-ms")
+			b.ReportMetric(median(dels[none]), name+"-none-del-ms")
 		}
+		key := fmt.Sprintf("%s %d", name, mostRules)
+		b.ReportMetric(medianRatio(adds[key], adds[none]), name+"-add/none")
+		b.ReportMetric(medianRatio(dels[key], dels[none]), name+"-del/none")
 	}
 }
+
+// attachWay is a way of one more attachment.
+type attachWay struct {
+	byAgent, isNew, atRest bool
+	// none is the way that it is compared with, without isolation.
+	none string
+}
+
+var attachWays = func() map[string]attachWay {
+	all := map[string]attachWay{}
+	for _, agent := range []string{"by-agent", "allocnet"} {
+		for _, when := range []string{"rest", "busy"} {
+			for _, kind := range []string{"known", "new"} {
+				all[strings.Join([]string{agent, when, kind}, "-")] = attachWay{agent == "by-agent", kind == "new", when == "rest", strings.Join([]string{agent, when, "known"}, "-")}
+			}
+		}
+	}
+	return all
+}()
 
 // subject is allocnet-cni as Nomad calls it for an allocation of a job.
 func (h *isolationBench) subject(b *testing.B, job string, agent bool) subject {

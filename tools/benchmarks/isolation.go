@@ -32,12 +32,14 @@ func traffic(r results) string {
 // isolation is what rules and levels cost an attachment, and how long it is until a change holds.
 func isolation(r results) string {
 	var attach [][]string
-	for _, w := range ways {
-		row := []string{w.text}
-		for _, unit := range []string{"-known-add/none", "-new-add/none", "-known-del/none"} {
-			row = append(row, r.text("%.2f", "Isolation/attach", w.name+unit))
+	for _, when := range []struct{ name, text string }{{"-rest", "at rest"}, {"-busy", "right after another"}} {
+		for _, w := range ways {
+			row := []string{w.text + ", " + when.text}
+			for _, unit := range []string{"-known-add/none", "-new-add/none", "-known-del/none"} {
+				row = append(row, r.text("%.2f", "Isolation/attach", w.name+when.name+unit))
+			}
+			attach = append(attach, row)
 		}
-		attach = append(attach, row)
 	}
 	return table([]string{"one more attachment with 10,000 rules, to one without isolation", "attach, of a job that is there", "attach, the first of its job", "detach"}, attach) + "\n" +
 		table([]string{"until a change of the file holds, s", "one rule of 10,000", "all 10,000"}, [][]string{{"with the agent", seconds2(r, "one-ms"), seconds2(r, "all-ms")}}) + "\n" +

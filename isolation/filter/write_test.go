@@ -4,7 +4,9 @@
 package filter_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/allocnet/allocnet/internal/exhaustive"
 	"github.com/allocnet/allocnet/internal/netns/netnstest"
 	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/isolation"
@@ -165,6 +168,53 @@ func TestRootRepaired(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// setsOf returns the sets and maps that there are, as nft is told of them.
+func setsOf(t *testing.T) (all [][]string) {
+	t.Helper()
+	for _, kind := range []string{"set", "map"} {
+		var listed struct {
+			Nftables []map[string]struct{ Family, Table, Name string }
+		}
+		if err := json.Unmarshal([]byte(run(t, "nft", "-j", "list", kind+"s")), &listed); err != nil {
+			t.Error(err)
+		}
+		for _, object := range listed.Nftables {
+			if o, ok := object[kind]; ok {
+				all = append(all, []string{kind, o.Family, o.Table, o.Name})
+			}
+		}
+	}
+	return all
+}
+
+// TestRootRemovedAfterLoss: of an attachment nothing is left, also if others have removed the elements of any one set.
+func TestRootRemovedAfterLoss(t *testing.T) {
+	roottest.Require(t)
+	state := mixed()
+	netnstest.Run(t, func() error {
+		addBridges(t, bridgesOf...)
+		err := kernel.Apply(t.Context(), source(state))
+		sets := setsOf(t)
+		for _, set := range exhaustive.Of(t, sets) {
+			run(t, append([]string{"nft", "flush"}, set...)...)
+			gone := []filter.Member{state.Members[0], state.Members[5]}
+			for _, m := range gone {
+				err = errors.Join(err, kernel.Remove(t.Context(), lazily(state.Rules), m))
+			}
+			for line := range strings.Lines(listTables(t)) {
+				if slices.ContainsFunc(gone, func(m filter.Member) bool { return strings.Contains(line, fmt.Sprintf("comment %q", m.ID)) }) {
+					t.Errorf("without the elements of %q there is left %s", set, line)
+				}
+			}
+			err = errors.Join(err, kernel.Apply(t.Context(), source(state)))
+		}
+		if len(sets) < 40 {
+			t.Errorf("there are %q: too few", sets)
+		}
+		return err
 	})
 }
 

@@ -163,13 +163,13 @@ func (i HostIsolation) TextSum(identity string) string {
 	return string(sum)
 }
 
-// SetTextSum records it, unless no rules are in force. It need not outlast a power cut, and others may record the same meanwhile.
+// SetTextSum records it, unless no rules are in force. It need not outlast a power cut. Others may do so at the same time.
 func (i HostIsolation) SetTextSum(identity, sum string) error {
 	head, err := textHead(identity)
 	if err != nil {
 		return err
 	}
-	err = i.disk("write", i.textFile(), func() error { return files.Replace(i.textFile(), []byte(head+sum), files.Options{}) })
+	err = i.disk("write", i.textFile(), func() error { return files.Replace(i.textFile(), []byte(head+sum), files.Options{Unlocked: true}) })
 	if info, errFile := files.IfExists(os.Lstat(i.file())); err == nil && errFile == nil && info == nil { // SetInForce may have been before
 		return i.disk.removeFile(i.textFile())
 	}

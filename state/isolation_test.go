@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/allocnet/allocnet/internal/files"
 )
 
@@ -190,5 +192,27 @@ func TestIsolationTextSum(t *testing.T) {
 	record("")
 	if left, err := os.ReadDir(i.dir); err != nil || len(left) != 0 {
 		t.Errorf("left by one that has begun before: %v, %v", left, err)
+	}
+}
+
+// TestTextSumAtOnce: those who record the sum of a text at the same time do not fail, and read one that was recorded for the identity, or none.
+func TestTextSumAtOnce(t *testing.T) {
+	i := open(t).Isolation()
+	must(t, i.SetInForce([]byte(`{}`), nil))
+	var group errgroup.Group
+	for n := range 8 {
+		group.Go(func() (err error) {
+			identity, sum := fmt.Sprint("identity ", n%2), fmt.Sprint("sum ", n%2)
+			for range 200 {
+				err = errors.Join(err, i.SetTextSum(identity, sum))
+				if read := i.TextSum(identity); read != sum && read != "" {
+					err = errors.Join(err, fmt.Errorf("for %s there is %q", identity, read))
+				}
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }

@@ -123,6 +123,14 @@ func TestTextSum(t *testing.T) {
 	if sum := h.store.Isolation().TextSum(identity + "0"); sum != "" {
 		t.Errorf("of another file there is %q", sum)
 	}
+	unread, without := "/usr", *h.config // what has no text, so that to read it is an error
+	without.IsolationFile = unread
+	if err := h.store.Isolation().SetTextSum(files.Identity(unread), w.text); err != nil {
+		t.Fatal(err)
+	}
+	if now, inForce, err := (host{&without, h.store}).load(); err != nil || !now.isSame(*inForce) {
+		t.Errorf("a file of which the sum is on record is read: %v", err)
+	}
 	if err := h.store.Isolation().SetTextSum(identity, "another text"); err != nil { // what is recorded decides nothing by itself
 		t.Fatal(err)
 	}

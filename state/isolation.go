@@ -130,10 +130,12 @@ func (i HostIsolation) SetInForce(rules, prepared []byte) error {
 		return err
 	}
 	if rules == nil {
-		if err := i.disk.removeFile(i.file()); err != nil {
-			return err
+		for _, path := range []string{i.textFile(), i.file()} { // the file is what tells the next one that there is something to remove
+			if err := i.disk.removeFile(path); err != nil {
+				return err
+			}
 		}
-		return i.disk.removeFile(i.textFile()) // after the file: see SetTextSum
+		return i.disk.removeFile(i.textFile()) // again after the file: see SetTextSum
 	}
 	boot, err := BootID()
 	if err != nil {

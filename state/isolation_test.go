@@ -216,3 +216,29 @@ func TestTextSumAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestIsolationGone: once no rules are in force, no sum of a text is left, whatever change the process that ends them was killed at: none would remove it.
+func TestIsolationGone(t *testing.T) {
+	for survived := 0; ; survived++ {
+		s := open(t)
+		i := s.Isolation()
+		must(t, i.SetInForce([]byte(`{}`), nil))
+		must(t, i.SetTextSum("of a file", "sum"))
+		left, killed := survived, false
+		s.Intercept(func(_, _ string, change func() error) error {
+			if left--; left < 0 {
+				killed = true
+				return errors.New("killed")
+			}
+			return change()
+		})
+		_ = s.Isolation().SetInForce(nil, nil)
+		_, rules := os.Lstat(i.file())
+		if _, text := os.Lstat(i.textFile()); text == nil && rules != nil {
+			t.Errorf("killed after %d changes: the text is left without rules", survived)
+		}
+		if !killed {
+			return
+		}
+	}
+}

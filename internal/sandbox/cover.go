@@ -51,7 +51,7 @@ func resolve(paths []string) (resolved []string) {
 }
 
 // Cover makes a directory empty for the processes of this mount namespace, except for what tests need that is below it.
-// One that they need itself stays as it is.
+// One that they need itself is refused: they would change what the machine has in it.
 func Cover(dir string) error {
 	return over(dir, func() error { return unix.Mount("tmpfs", dir, "tmpfs", 0, "") })
 }
@@ -72,7 +72,7 @@ func over(dir string, mount func() error) error {
 
 func overExcept(dir string, paths []string, mount func() error) error {
 	if slices.Contains(paths, dir) {
-		return nil
+		return fmt.Errorf("%s has to be empty for the tests, and has what they need: put the module, Go, its caches, the plugins and the program of the tests elsewhere, or into directories below it", dir)
 	}
 	paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !isBelow(path, dir) })
 	handles := make([]int, len(paths))

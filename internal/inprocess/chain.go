@@ -20,7 +20,7 @@ import (
 )
 
 // Chain executes the plugins of one network for one verb. It is made anew for each, and
-// its plugins run one after another. The zero value is usable.
+// its plugins run one after another. The zero value executes all verbs but CHECK.
 type Chain struct {
 	version.PluginDecoder
 

@@ -238,7 +238,7 @@ func (h *isolationBench) subject(b *testing.B, job string, agent bool) subject {
 	if agent {
 		keys = fmt.Sprintf(`, "agent": {"socket": %q, "mode": "require"}`, h.socket)
 	}
-	list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "primary": "front", "confDir": %q, "stateDir": %q%s}]}`, h.conf, h.state, keys))
+	list, err := libcni.NetworkConfFromBytes(fmt.Appendf(nil, `{"cniVersion": "1.0.0", "name": "multi", "plugins": [{"type": "allocnet-cni", "capabilities": {"portMappings": true}, "primary": "front", "confDir": %q, "stateDir": %q%s}]}`, h.conf, h.state, keys))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -255,7 +255,9 @@ func (h *isolationBench) subject(b *testing.B, job string, agent bool) subject {
 func (h *isolationBench) change(b *testing.B) {
 	address := h.server.Attachments[0].Addresses[0].Addr().String()
 	h.install(b, mostRules)
-	stream.Listen(b, h.server.Netns, ":10")
+	for _, port := range []string{":7", ":10"} {
+		stream.Listen(b, h.server.Netns, port)
+	}
 	talk := stream.StartTalk(b, stream.Way{Name: "that is allowed", From: h.client.Netns, To: net.JoinHostPort(address, "7")})
 	took := map[string][]float64{}
 	for range isolationRounds {

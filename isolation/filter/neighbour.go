@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 )
@@ -69,9 +70,15 @@ func (e *elements) neighbour(k *kind, gateway net.HardwareAddr) {
 	}
 }
 
-// gatewayOf returns the MAC of the bridge of an attachment, as its elements have it; nil: they have none.
+// gatewayOf returns the MAC of the bridge of an attachment, as its elements have it; nil: it is on none. The error is ENOENT if it is unknown.
 func gatewayOf(s *netfilter.Socket, m *Member) (net.HardwareAddr, error) {
+	if m.Bridge == "" {
+		return nil, nil
+	}
 	e, _, err := s.Element(&netfilter.Table{Family: netfilter.Bridge, Name: name}, gateways, netfilter.LinkKey(m.End))
+	if err == nil && e.Data == nil {
+		err = unix.ENOENT
+	}
 	return e.Data, err
 }
 

@@ -93,7 +93,7 @@ func removeKnown(s *netfilter.Socket, r *ruleset, m *Member) error {
 		return err
 	}
 	all := elementsOf(m, r.kindOf(&m.Member), gateway)
-	if len(all) == 0 || m.Bridge != "" && gateway == nil { // without the MAC of the bridge it is unknown which elements have that
+	if len(all) == 0 {
 		return unix.ENOENT
 	}
 	for _, p := range all {

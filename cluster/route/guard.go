@@ -64,7 +64,7 @@ func (g *guard) table() *netfilter.Table {
 		inside = append(inside, accept(subnet))
 	}
 	for _, kind := range kinds {
-		isFrom := slices.Concat(netfilter.LinkMatch(expr.MetaKeyIIFNAME, expr.CmpOpNeq, g.underlay), netfilter.LinkMatch(iifkind, expr.CmpOpEq, kind))
+		isFrom := slices.Concat(netfilter.LinkMatch(expr.MetaKeyIIFNAME, expr.CmpOpNeq, g.underlay), netfilter.LinkMatch(netfilter.InKind, expr.CmpOpEq, kind))
 		fromAllocations = append(fromAllocations, slices.Concat(isFrom, g.isToPort(), drop))
 		fromPort = append(fromPort, slices.Concat(isFrom, g.isFromPort(), drop))
 	}
@@ -80,7 +80,7 @@ func (g *guard) table() *netfilter.Table {
 		[][]expr.Any{slices.Concat(netfilter.LinkMatch(expr.MetaKeyOIFNAME, expr.CmpOpEq, g.device), isOfUser, setBit(ofUser, ofUser))},
 		inside,
 		// A packet of a VXLAN has come by its device.
-		[][]expr.Any{slices.Concat(netfilter.LinkMatch(iifkind, expr.CmpOpEq, "vxlan"), netfilter.Verdict(expr.VerdictAccept, ""))},
+		[][]expr.Any{slices.Concat(netfilter.LinkMatch(netfilter.InKind, expr.CmpOpEq, "vxlan"), netfilter.Verdict(expr.VerdictAccept, ""))},
 		[][]expr.Any{slices.Concat(g.isToPort(), isForwardedAsOwn, drop), slices.Concat(g.isFromPort(), isForwardedAsOwn, drop)},
 	)
 	input := slices.Clone(fromAllocations)
@@ -215,8 +215,6 @@ func (g *guard) sourcesAs(zero net.IP) (set netfilter.Set, source netfilter.KeyP
 	}
 	return set, netfilter.PayloadPart(expr.PayloadBaseNetworkHeader, offset, length)
 }
-
-const iifkind = expr.MetaKey(26) // NFT_META_IIFKIND, which package unix lacks
 
 var drop = netfilter.Verdict(expr.VerdictDrop, "")
 

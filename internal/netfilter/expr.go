@@ -25,6 +25,9 @@ func FamilyMatch(ip net.IP) []expr.Any {
 	}
 }
 
+// InKind is the kind of the interface by which a packet comes (NFT_META_IIFKIND, which package expr lacks).
+const InKind = expr.MetaKey(26)
+
 // LinkMatch compares a name of an interface, or of its kind.
 func LinkMatch(key expr.MetaKey, op expr.CmpOp, name string) []expr.Any {
 	padded := make([]byte, unix.IFNAMSIZ)

@@ -120,7 +120,7 @@ func (t *table) reachedChain(r *ruleset) {
 		for _, e := range elements {
 			text = append(append(text, e.Key...), e.Chain...)
 		}
-		to := t.set(netfilter.KeySet{Name: "to-" + sum(text) + v.suffix, Key: []netfilter.KeyType{v.address}, IsMap: true, HasRanges: true})
+		to := t.set(netfilter.KeySet{Name: "to-" + Sum(text) + v.suffix, Key: []netfilter.KeyType{v.address}, IsMap: true, HasRanges: true})
 		for _, e := range elements {
 			to.elements[identity(e)] = e
 		}
@@ -131,7 +131,7 @@ func (t *table) reachedChain(r *ruleset) {
 
 // networkSets are the names of the sets of a network of the level network, without the suffixes of its attachments, and of its links; its
 // chain has the name, too.
-func networkSets(network string) string { return networkPrefix + sum([]byte(network)) }
+func networkSets(network string) string { return networkPrefix + Sum([]byte(network)) }
 
 // networkPrefix begins these names.
 const networkPrefix = "net-"

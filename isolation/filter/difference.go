@@ -132,7 +132,7 @@ func (t *table) seal() *table {
 			}
 		}
 	}
-	t.version = versionPrefix + sum(text)
+	t.version = versionPrefix + Sum(text)
 	t.chain(t.version, "form of the table")
 	return t
 }

@@ -35,9 +35,6 @@ func (of Rules) All() (isolation.Rules, error) {
 	return of.Whole()
 }
 
-// Sum is that of encoded rules.
-func Sum(encoded []byte) string { return sum(encoded) }
-
 // about prepares those that an attachment needs.
 func (of Rules) about(m *Member) (*ruleset, error) {
 	whole := func() (*ruleset, error) {
@@ -120,7 +117,7 @@ func newRuleset(rules isolation.Rules, known string) *ruleset {
 	}
 	if r.sum == "" {
 		all, _ := rules.AppendBinary(make([]byte, 0, textSize*(len(to)+len(from)))) // it does not fail
-		r.sum = sum(all)
+		r.sum = Sum(all)
 	}
 	isOfMembers := func(s *isolation.Selector) bool { return hasPatterns(s) || selectsAll(s) }
 	r.to, r.from = &index{selectors: to, isWanted: hasPatterns}, &index{selectors: from, isWanted: isOfMembers}
@@ -254,7 +251,7 @@ func classOf(prefix string, rules []int, appendRule func([]byte, int) []byte) cl
 	for _, i := range rules {
 		all = appendRule(all, i)
 	}
-	return class{rules, prefix + sum(all)}
+	return class{rules, prefix + Sum(all)}
 }
 
 // ranges are those of the addresses to which rules allow by these.

@@ -72,8 +72,8 @@ func appendPorts(b []byte, ports []isolation.Ports) []byte {
 	return append(b, '\n')
 }
 
-// sum is a short name for a text.
-func sum(text []byte) string { return digest(text)[:12] }
+// Sum is a short name for a text, as that of encoded rules.
+func Sum(text []byte) string { return digest(text)[:12] }
 
 // digest is a name for a text of the author of a job, who may want it to be the name of another text.
 func digest(text []byte) string {
@@ -85,4 +85,4 @@ func digest(text []byte) string {
 const selectorPrefix = "is-"
 
 // setOf is the name of the set of the attachments that a selector with patterns selects, without its family.
-func setOf(s *isolation.Selector) string { return selectorPrefix + sum(appendSelector(nil, s)) }
+func setOf(s *isolation.Selector) string { return selectorPrefix + Sum(appendSelector(nil, s)) }

@@ -126,7 +126,7 @@ func ownerText(id string) string {
 	if len(id) <= mostComment {
 		return id
 	}
-	return shortened(id)[:mostComment/2] + sum([]byte(id))
+	return shortened(id)[:mostComment/2] + Sum([]byte(id))
 }
 
 // shortened is a comment as long as nft reads one.
@@ -241,7 +241,7 @@ func inet() *table {
 	loopback := append(ip4.is(), load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127))
 	t.base("prerouting", nftables.ChainHookPrerouting, early,
 		rule("the host's loopback", loopback, netfilter.KeyIn(links, true, inLink), drop),
-		rule("ends of ptp", netfilter.LinkMatch(metaInKind, expr.CmpOpEq, "veth"), goTo("ptp")),
+		rule("ends of ptp", netfilter.LinkMatch(netfilter.InKind, expr.CmpOpEq, "veth"), goTo("ptp")),
 	)
 	t.chain("ptp", "what comes from links of the kind that ends of ptp are", t.guardIPs("what else an end of ptp may send")...)
 	t.base("published", nftables.ChainHookPrerouting, translatedBefore, rule("to a neighbour that is apart",
@@ -250,9 +250,6 @@ func inet() *table {
 	t.levelChains()
 	return t.seal()
 }
-
-// metaInKind is the kind of the interface by which a packet comes (NFT_META_IIFKIND).
-const metaInKind = expr.MetaKey(26)
 
 // guardIPs adds the chain guard for what is no frame, and returns the rules that lead to it.
 func (t *table) guardIPs(comment string) []netfilter.Rule {

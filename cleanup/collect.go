@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/wake"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -192,9 +193,7 @@ func (c *Collector) lock(ctx context.Context) (unlock func(), err error) {
 		if !errors.Is(err, state.ErrAttaching) {
 			break
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		if !wake.After(ctx, time.Second) {
 			return nil, context.Cause(ctx)
 		}
 	}

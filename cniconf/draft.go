@@ -15,6 +15,7 @@ import (
 
 	"github.com/allocnet/allocnet/cluster/ipam"
 	"github.com/allocnet/allocnet/internal/errdefs"
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // Draft is a network in a few words, of which ConfList makes the configuration.
@@ -283,12 +284,8 @@ func (d Draft) subnetOf(address netip.Addr) int {
 }
 
 func (d Draft) subnetList() string {
-	var all []string
-	for _, p := range d.Subnets {
-		all = append(all, p.String())
-	}
-	if len(all) == 0 {
+	if len(d.Subnets) == 0 {
 		return "a subnet, of which there is none"
 	}
-	return strings.Join(all, " or ")
+	return texts.Join(d.Subnets, " or ")
 }

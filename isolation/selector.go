@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/allocnet/allocnet/internal/texts"
 )
 
 // Selector selects attachments, or addresses. The zero value selects everything.
@@ -75,9 +77,7 @@ func (s Selector) String() string {
 			parts = append(parts, fmt.Sprintf("%s %q", p.key, p.pattern))
 		}
 	}
-	for _, p := range s.CIDRs {
-		parts = append(parts, p.String())
-	}
+	parts = append(parts, texts.Of(s.CIDRs)...)
 	switch {
 	case s.Host:
 		return "this host"

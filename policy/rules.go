@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/allocnet/allocnet/allocation"
+	"github.com/allocnet/allocnet/internal/texts"
 	"github.com/allocnet/allocnet/isolation"
 )
 
@@ -260,13 +261,7 @@ func list(patterns []string) string {
 	return strings.Join(patterns, ",")
 }
 
-func listOf[T fmt.Stringer](items []T) string {
-	var texts []string
-	for _, item := range items {
-		texts = append(texts, item.String())
-	}
-	return list(texts)
-}
+func listOf[T fmt.Stringer](items []T) string { return list(texts.Of(items)) }
 
 // PortRange is ports of the host, as "N" or "N-M".
 type PortRange allocation.PortRange

@@ -12,6 +12,7 @@ import (
 
 	"github.com/allocnet/allocnet/internal/acd"
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/wake"
 )
 
 // Announce tells the neighbours of an interface of a namespace which addresses it has.
@@ -32,10 +33,8 @@ const (
 // AnnounceAgain announces addresses some times more, as long as the namespace at the path has an interface of the name with them.
 func AnnounceAgain(ctx context.Context, path, iface string, addresses []netip.Addr) error {
 	for range announcements {
-		select {
-		case <-ctx.Done():
+		if !wake.After(ctx, pause) {
 			return context.Cause(ctx)
-		case <-time.After(pause):
 		}
 		ns, err := netns.Open(path)
 		if err != nil {

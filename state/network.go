@@ -47,8 +47,8 @@ func (n Networks) AddDir(dir string) error {
 	if dir, err = filepath.Abs(dir); err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
-	data := []byte(strings.Join(append(dirs, dir), "\n") + "\n")
-	return n.disk("write", n.file(), func() error { return files.Replace(n.file(), data, files.Options{Durable: true}) })
+	path, data := n.file(), []byte(strings.Join(append(dirs, dir), "\n")+"\n")
+	return n.disk("write", path, func() error { return files.Replace(path, data, files.Options{Durable: true}) })
 }
 
 func (n Networks) file() string { return filepath.Join(n.dir, "directories") }

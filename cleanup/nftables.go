@@ -82,7 +82,7 @@ func (system) listNFTables(ctx context.Context, t nftTable) (rules []nftRule, ch
 	if err != nil {
 		return nil, nil, err
 	}
-	defer socket.Close() //nolint:errcheck // read only
+	defer socket.Close()
 	table := &netfilter.Table{Family: t.family, Name: t.name}
 	for _, chain := range t.chains {
 		listed, err := socket.List(table, chain)
@@ -145,7 +145,7 @@ func (system) removeNFTables(ctx context.Context, t nftTable, objects []Object) 
 	if err != nil {
 		return err
 	}
-	defer socket.Close() //nolint:errcheck // nothing is left to send
+	defer socket.Close()
 	table := &netfilter.Table{Family: t.family, Name: t.name}
 	return socket.Change(func(b *netfilter.Batch) error {
 		removed := map[uint64]bool{}

@@ -13,9 +13,14 @@ if [ "${1:-}" != inside ]; then
 fi
 
 mount --make-rprivate /
+cd "$root" # it may be below what is hidden
 printf init >/proc/self/comm # a host is known by the name of its process 1
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
+if [ ! -e "$root" ]; then
+	mkdir -p "$root"
+	mount --no-canonicalize --rbind /proc/self/cwd "$root"
+fi
 mount -t sysfs sysfs /sys
 mkdir -p /run/etc/upper/netns /run/etc/work
 mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work /etc

@@ -86,13 +86,13 @@ func (h *host) awaitProcesses() {
 	})
 }
 
-// requireNoState fails the test when a record or a lock is left. The events stay, and the
-// note of the boot, also a half written one, which the next attach replaces.
+// requireNoState fails the test when a record or a lock is left. The events stay, the directories in which networks
+// were created, and the note of the boot, also a half written one, which the next attach replaces.
 func (h *host) requireNoState() {
 	h.t.Helper()
 	sandbox.RequireNothing(h.t, "state", func() string {
 		allocations, _ := filepath.Glob(h.state + "/allocations/*")
-		return sandbox.Run(h.t, "find", h.state, "-ignore_readdir_race", "-type", "f", "!", "-name", "*boot", "!", "-path", h.state+"/events/*") + strings.Join(allocations, "\n")
+		return sandbox.Run(h.t, "find", h.state, "-ignore_readdir_race", "-type", "f", "!", "-name", "*boot", "!", "-path", h.state+"/events/*", "!", "-path", h.state+"/networks/*") + strings.Join(allocations, "\n")
 	})
 }
 

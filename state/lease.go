@@ -32,6 +32,12 @@ func (l Leases) Keep(ctx context.Context) (unlock func(), err error) {
 	return files.LockDir(ctx, l.dir(), unix.LOCK_EX)
 }
 
+// LockSending is held while a message about a lease of the allocation is sent that the record permits, and taken once between a record that
+// permits none and what follows from that. An allocation without leases has no such lock.
+func (l Leases) LockSending(ctx context.Context, id string) (unlock func(), err error) {
+	return files.LockDir(ctx, filepath.Join(l.dir(), id), unix.LOCK_EX)
+}
+
 // LeasesAreKept tells whether a process has the lock of Leases.Keep in a state directory. What cannot be examined is not kept.
 func LeasesAreKept(dir string) bool {
 	marks, err := os.Open(filepath.Join(dir, leaseMarks))

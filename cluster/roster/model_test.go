@@ -330,11 +330,14 @@ func (m *model) requireKnown() {
 	}
 }
 
+// schedules is how many there are in a run unless the environment says so.
+const schedules = 500
+
 // TestModel: whatever fails, a host knows of no attachment on another host that was not there when it was confirmed, and of no job that was not confirmed
 // for long; what a host says of another one's addresses is not known. When nothing fails any more, all is known, and what is gone is not, before its
 // address is given out again.
 func TestModel(t *testing.T) {
-	first, count := storetest.Schedules(t, 500)
+	first, count := storetest.Schedules(t, schedules)
 	for seed := first; seed < first+count; seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(t, seed)

@@ -153,7 +153,7 @@ func guards() (map[string][][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer socket.Close() //nolint:errcheck // read only
+	defer socket.Close()
 	tables, err := socket.Tables(netfilter.INet)
 	all := map[string][][]string{}
 	for _, name := range tables {
@@ -194,7 +194,7 @@ func (s *socket) doGuard(v verb, g *guard) error {
 	if err != nil {
 		return err
 	}
-	defer socket.Close() //nolint:errcheck // nothing is left to send
+	defer socket.Close()
 	return socket.Change(func(b *netfilter.Batch) error {
 		b.ReplaceTable(g.table(), v == remove)
 		return nil

@@ -13,23 +13,23 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 )
 
-// TestCreatedAtOnce: networks that are created at once get subnets of their own.
+// TestCreatedAtOnce: networks that are created at once, also in different directories, get subnets of their own.
 func TestCreatedAtOnce(t *testing.T) {
 	const rounds, creators = 5, 6
-	dir := t.TempDir()
+	dirs, records := []string{t.TempDir(), t.TempDir()}, t.TempDir()
 	for round := range rounds {
 		var group sync.WaitGroup
 		for creator := range creators {
 			group.Go(func() {
 				name := fmt.Sprintf("test-%d-%d", round, creator)
-				if code, _, errs := runs(t, "network", "create", name, "--type", "ptp", "--conf-dir", dir); code != cli.ExitDone {
+				if code, _, errs := runs(t, "network", "create", name, "--type", "ptp", "--conf-dir", dirs[creator%len(dirs)], "--state-dir", records); code != cli.ExitDone {
 					t.Errorf("exit code %d: %s", code, errs)
 				}
 			})
 		}
 		group.Wait()
 	}
-	catalog, err := cniconf.Load(dir)
+	catalog, err := cniconf.Load(dirs...)
 	if err != nil || len(catalog.Networks) != rounds*creators {
 		t.Fatalf("%d networks, %v", len(catalog.Networks), err)
 	}

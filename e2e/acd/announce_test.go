@@ -16,10 +16,10 @@ import (
 	"github.com/allocnet/allocnet/internal/sandbox"
 )
 
-// neighbours returns what a namespace knows of the hosts of its link.
-func neighbours(t *testing.T, name string) string {
+// neighbours returns what a namespace knows of the hosts of the link of an interface.
+func neighbours(t *testing.T, name, iface string) string {
 	t.Helper()
-	out, err := exec.Command("ip", "-n", name, "neighbour", "show", "dev", "peer").CombinedOutput()
+	out, err := exec.Command("ip", "-n", name, "neighbour", "show", "dev", iface).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -27,20 +27,21 @@ func neighbours(t *testing.T, name string) string {
 }
 
 // TestAnnounce: a neighbour that knows another MAC of an address learns the new one, and of addresses that the interface does not have,
-// or that it still searches for duplicates, nothing is told.
+// or that it still searches for duplicates, nothing is told. The interface may have known another host of an address, and knows none of it after that.
 func TestAnnounce(t *testing.T) {
 	path, peer := newLink(t)
 	own := filepath.Base(path)
 	const stale = "02:00:00:00:00:99"
 	for _, line := range []string{
 		"-n " + own + " link set probe address 02:00:00:00:00:01",
-		"-n " + own + " address add 10.9.0.5/24 dev probe", "-n " + own + " address add fd09::5/64 dev probe nodad",
+		"-n " + own + " address add 10.9.0.5/24 dev probe", "-n " + own + " address add 10.9.0.7/24 dev probe", "-n " + own + " address add fd09::5/64 dev probe nodad",
 		"netns exec " + own + " sysctl -qw net.ipv6.conf.probe.dad_transmits=10000", "-n " + own + " address add fd09::6/64 dev probe",
+		"-n " + own + " neighbour replace 10.9.0.5 lladdr 02:00:00:00:00:98 nud reachable dev probe",
 		"-n " + peer + " address add 10.9.0.1/24 dev peer", "-n " + peer + " address add fd09::1/64 dev peer nodad",
 	} {
 		ip(t, line)
 	}
-	addresses := []string{"10.9.0.5", "fd09::5", "10.9.0.6", "fd09::6"}
+	addresses := []string{"10.9.0.5", "10.9.0.7", "fd09::5", "10.9.0.6", "fd09::6"}
 	for _, address := range addresses {
 		ip(t, "-n "+peer+" neighbour replace "+address+" lladdr "+stale+" nud stale dev peer")
 	}
@@ -56,11 +57,14 @@ func TestAnnounce(t *testing.T) {
 	if err := ns.Do(func() error { return acd.Announce("probe", all) }); err != nil {
 		t.Fatal(err)
 	}
-	sandbox.Eventually(t, "the neighbour knows the new MAC of both addresses", func() bool {
-		return strings.Count(neighbours(t, peer), "02:00:00:00:00:01") == 2
+	sandbox.Eventually(t, "the neighbour knows the new MAC of all three addresses", func() bool {
+		return strings.Count(neighbours(t, peer, "peer"), "02:00:00:00:00:01") == 3
 	})
-	if known := neighbours(t, peer); strings.Count(known, stale) != 2 {
+	if known := neighbours(t, peer, "peer"); strings.Count(known, stale) != 2 {
 		t.Errorf("of addresses that the interface does not have, or not yet: %s", known)
+	}
+	if left := neighbours(t, own, "probe"); strings.Contains(left, "10.9.0.5") {
+		t.Errorf("the interface asks for its own address: %s", left)
 	}
 }
 
@@ -75,7 +79,7 @@ func TestAnnounceAgain(t *testing.T) {
 	if err := hook.AnnounceAgain(t.Context(), []string{path, "probe", "10.9.0.5"}); err != nil {
 		t.Fatal(err)
 	}
-	sandbox.Eventually(t, "the neighbour knows the new MAC", func() bool { return strings.Contains(neighbours(t, peer), "02:00:00:00:00:01") })
+	sandbox.Eventually(t, "the neighbour knows the new MAC", func() bool { return strings.Contains(neighbours(t, peer, "peer"), "02:00:00:00:00:01") })
 	if err := hook.AnnounceAgain(t.Context(), []string{"/run/netns/gone", "probe", "10.9.0.5"}); err == nil {
 		t.Error("no error without the namespace")
 	}

@@ -5,7 +5,7 @@ package acd
 
 import (
 	"bytes"
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -40,60 +40,84 @@ func Announce(name string, addresses []netip.Addr) error {
 		if address = address.Unmap(); a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 || !slices.Contains(addresses, address) {
 			continue
 		}
-		if err := announcementOf(attrs.HardwareAddr, address).send(attrs.Index); err != nil {
+		if err := announce(attrs, a, address); err != nil {
 			errs = append(errs, fmt.Errorf("announce %s on %s: %w", address, name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// announcement is a packet for all hosts of a link.
-type announcement struct {
-	etherType  uint16
-	to, packet []byte
-}
-
-func announcementOf(own net.HardwareAddr, address netip.Addr) announcement {
-	if address.Is4() {
-		packet := append(bytes.Clone(arpHeader), 0, 1)
-		packet = append(append(packet, own...), address.AsSlice()...)
-		packet = append(append(packet, make([]byte, 6)...), address.AsSlice()...)
-		return announcement{unix.ETH_P_ARP, bytes.Repeat([]byte{0xff}, 6), packet}
+// announce tells the hosts of a link that an interface of it has an address.
+func announce(link *netlink.LinkAttrs, present netlink.Addr, address netip.Addr) error {
+	switch {
+	case address.Is6():
+		return advertise(link, address)
+	case present.Flags&unix.IFA_F_SECONDARY != 0:
+		return broadcast(link, arpAnnouncement(link.HardwareAddr, address))
 	}
-	return announcement{unix.ETH_P_IPV6, []byte{0x33, 0x33, 0, 0, 0, 1}, advertisement(own, address)}
+	return askForOwn(link.Index, address)
 }
 
-const (
-	overrides         = 0x20 // the entries that hosts have
-	targetOption      = 2
-	targetLength      = 8
-	advertisementSize = headerLength + neighborMessage + targetLength
-)
-
-// advertisement is an IPv6 packet to all nodes that says who has an address.
-func advertisement(own net.HardwareAddr, address netip.Addr) []byte {
-	packet := make([]byte, advertisementSize)
-	packet[0] = 6 << 4
-	binary.BigEndian.PutUint16(packet[4:], advertisementSize-headerLength)
-	packet[6], packet[7] = icmpv6, 255
-	copy(packet[8:], address.AsSlice())
-	copy(packet[24:], netip.MustParseAddr("ff02::1").AsSlice())
-	message := packet[headerLength:]
-	message[0], message[4] = neighborAdvertise, overrides
-	copy(message[8:], address.AsSlice())
-	message[neighborMessage], message[neighborMessage+1] = targetOption, targetLength/8
-	copy(message[neighborMessage+2:], own)
-	binary.BigEndian.PutUint16(message[2:], ChecksumIPv6(packet))
-	return packet
+// askForOwn has the kernel ask for a primary address of an interface, which is what an ARP announcement is: as the sender it names the first address of
+// the network. To close a socket that sends it takes ten milliseconds. The kernel would ask again unless it is to forget the entry,
+// and would not ask for an entry that it has.
+func askForOwn(index int, address netip.Addr) error {
+	n := &netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, Flags: netlink.NTF_USE, IP: address.AsSlice()}
+	if err := netlink.NeighDel(n); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	if err := netlink.NeighSet(n); err != nil {
+		return err
+	}
+	return netlink.NeighDel(n)
 }
 
-func (a announcement) send(index int) error {
+func arpAnnouncement(own net.HardwareAddr, address netip.Addr) []byte {
+	packet := append(bytes.Clone(arpHeader), 0, 1)
+	packet = append(append(packet, own...), address.AsSlice()...)
+	return append(append(packet, make([]byte, 6)...), address.AsSlice()...)
+}
+
+// broadcast sends a packet of ARP to all hosts of a link.
+func broadcast(link *netlink.LinkAttrs, packet []byte) error {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0) // it receives nothing
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // the packet is sent
-	to := &unix.SockaddrLinklayer{Protocol: networkOrder(a.etherType), Ifindex: index, Halen: uint8(len(a.to))}
-	copy(to.Addr[:], a.to)
-	return unix.Sendto(fd, a.packet, 0, to)
+	to := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ARP), Ifindex: link.Index, Halen: 6, Addr: [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
+	return unix.Sendto(fd, packet, 0, to)
+}
+
+const (
+	overrides    = 0x20 // the entries that hosts have
+	targetOption = 2
+	targetLength = 8
+)
+
+// advertisement is a message of ICMPv6 that says who has an address. Its checksum is left to the kernel.
+func advertisement(own net.HardwareAddr, address netip.Addr) []byte {
+	message := make([]byte, neighborMessage+targetLength)
+	message[0], message[4] = neighborAdvertise, overrides
+	copy(message[8:], address.AsSlice())
+	message[neighborMessage], message[neighborMessage+1] = targetOption, targetLength/8
+	copy(message[neighborMessage+2:], own)
+	return message
+}
+
+// advertise sends an advertisement of a neighbour, which nothing has asked for, to all nodes of a link.
+func advertise(link *netlink.LinkAttrs, address netip.Addr) error {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // the packet is sent
+	const hopLimit = 255 // a router would have made it less
+	all := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16(), ZoneId: uint32(link.Index)}
+	return cmp.Or(
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, hopLimit),
+		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 0),
+		unix.Bind(fd, &unix.SockaddrInet6{Addr: address.As16(), ZoneId: uint32(link.Index)}),
+		unix.Sendto(fd, advertisement(link.HardwareAddr, address), 0, all),
+	)
 }

@@ -87,22 +87,20 @@ func TestNeighbor(t *testing.T) {
 
 // TestAnnouncement: what an interface says of its addresses, which detection takes for a conflict.
 func TestAnnouncement(t *testing.T) {
-	four := announcementOf(own, netip.MustParseAddr("10.0.0.5"))
-	if got, want := hex.EncodeToString(four.packet), "00010800060400010200000000010a0000050000000000000a000005"; got != want {
+	four := arpAnnouncement(own, netip.MustParseAddr("10.0.0.5"))
+	if got, want := hex.EncodeToString(four), "00010800060400010200000000010a0000050000000000000a000005"; got != want {
 		t.Errorf("the announcement is %s, want %s", got, want)
 	}
-	if !arpConflict(four.packet, netip.MustParseAddr("10.0.0.5"), other) {
+	if !arpConflict(four, netip.MustParseAddr("10.0.0.5"), other) {
 		t.Error("another host does not see a conflict with it")
 	}
-	six := announcementOf(own, netip.MustParseAddr("fd00::5"))
-	if sum := ChecksumIPv6(six.packet); sum != 0 { // over a packet with its checksum
-		t.Errorf("the checksum is wrong by %#x", sum)
-	}
-	message := six.packet[headerLength:]
+	message := advertisement(own, netip.MustParseAddr("fd00::5"))
 	if message[0] != neighborAdvertise || message[4] != overrides || !bytes.Equal(message[neighborMessage:], append([]byte{targetOption, 1}, own...)) {
 		t.Errorf("the message is %x", message)
 	}
-	if !neighborConflict(six.packet, solicitation(netip.MustParseAddr("fd00::5")), netip.MustParseAddr("fd00::5")) {
+	header := make([]byte, headerLength)
+	header[6], header[7] = icmpv6, 255
+	if !neighborConflict(append(header, message...), solicitation(netip.MustParseAddr("fd00::5")), netip.MustParseAddr("fd00::5")) {
 		t.Error("another host does not see a conflict with it")
 	}
 }

@@ -17,7 +17,7 @@ func FilledChains(ctx context.Context, family Family) (chains []string, err erro
 	if err != nil {
 		return nil, ignoreUnsupported(err)
 	}
-	defer s.Close() //nolint:errcheck // read only
+	defer s.Close()
 	err = s.dump(unix.NFT_MSG_GETRULE, family, func(payload []byte) {
 		chains = append(chains, stringOf(payload, unix.NFTA_RULE_CHAIN))
 	})

@@ -144,7 +144,7 @@ func ForgetEach(ctx context.Context, wanted func(Flow) bool) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
+	defer s.Close()
 	found, err := findFlows(s, wanted)
 	if err != nil {
 		return fmt.Errorf("list flows: %w", err)

@@ -31,7 +31,7 @@ func SearchRules(ctx context.Context, searches []RuleSearch) (found []bool, err 
 	if err != nil {
 		return found, ignoreUnsupported(err)
 	}
-	defer s.Close() //nolint:errcheck // read only
+	defer s.Close()
 	listings := s.Listings()
 	for i, search := range searches {
 		t := &Table{Family: search.Family, Name: search.Table}

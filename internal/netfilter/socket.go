@@ -58,10 +58,11 @@ func (s *Socket) dial() error {
 // destroying is longer than the kernel waits for packets in flight before it destroys what a batch has deleted.
 const destroying = 200 * time.Millisecond
 
-// CloseLater closes a connection to nftables of the host in a while: who closes one before that is destroyed which a batch has deleted, of this connection or another
+// Close closes the connection in a while, and waits for nothing: who closes one before that is destroyed which a batch has deleted, of this connection or another
 // one, waits for packets in flight, and all other changes of nftables wait, too. The network namespace stays until then.
-func (s *Socket) CloseLater() {
-	time.AfterFunc(destroying, func() { _ = s.Close() })
+func (s *Socket) Close() {
+	conn := s.Conn
+	time.AfterFunc(destroying, func() { _ = conn.Close() })
 }
 
 // answerBuffer is what the kernel gives a socket by default: the echoes of a batch fit, and the answer to it.
@@ -138,7 +139,8 @@ func (s *Socket) execute(messages []netlink.Message, last int) (echoed []ListedR
 		answers, err := s.Receive()
 		if err != nil {
 			// The old connection may have more answers to the batch.
-			return nil, errors.Join(fmt.Errorf("failed to change nftables: %w", err), s.Close(), s.dial())
+			s.Close()
+			return nil, errors.Join(fmt.Errorf("failed to change nftables: %w", err), s.dial())
 		}
 		for _, answer := range answers {
 			if answer.Header.Type == netlink.Error { // with the code of success
@@ -206,7 +208,7 @@ func (s *Socket) HasRule(t *Table, chain string, wanted func(ListedRule) bool) b
 	if err != nil {
 		return false
 	}
-	defer own.Close() //nolint:errcheck // read only
+	defer own.Close()
 	found := false
 	_ = own.visit(t, chain, func(rule ListedRule) bool { found = wanted(rule); return !found }) // uncertain is false
 	return found
@@ -288,7 +290,7 @@ func HasNFTables(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	defer s.Close() //nolint:errcheck // read only
+	defer s.Close()
 	_, err = s.Generation()
 	return err == nil
 }

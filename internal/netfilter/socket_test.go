@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -121,7 +122,29 @@ func TestUnsent(t *testing.T) {
 	}
 	b := &Batch{}
 	b.addRule(testTable, testTable.Chains[0].Rules[0])
-	if err := errors.Join(s.Close(), s.send(b)); err == nil || !strings.Contains(err.Error(), "failed to send rules to nftables: ") {
+	if err := errors.Join(s.Conn.Close(), s.send(b)); err == nil || !strings.Contains(err.Error(), "failed to send rules to nftables: ") {
 		t.Errorf("with a closed socket: %v", err)
 	}
+}
+
+// TestClose: who closes a connection does not wait for what the kernel destroys before it ends one.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		isOpen := func() bool {
+			raw, err := s.SyscallConn()
+			return err == nil && raw.Control(func(uintptr) {}) == nil
+		}
+		s.Close()
+		if !isOpen() {
+			t.Error("it is closed at once")
+		}
+		time.Sleep(2 * destroying)
+		if isOpen() {
+			t.Error("it stays open")
+		}
+	})
 }

@@ -17,13 +17,13 @@ import (
 )
 
 // needed returns the files and directories of the machine that tests need, wherever they are: the module, the programs
-// that a variable names, the directory of this program, and what the go command reads and writes.
+// that a variable names, the directory of this program, also by a link to it, and what the go command reads and writes.
 var needed = sync.OnceValues(func() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	paths := []string{Root(), PluginDir(), os.Getenv(nomadVariable), filepath.Dir(self)}
+	paths := []string{Root(), PluginDir(), os.Getenv(nomadVariable), filepath.Dir(self), filepath.Dir(os.Args[0])}
 	if program, err := exec.LookPath("go"); err == nil { // a demo needs none
 		out, err := exec.Command(program, "env", "GOROOT", "GOCACHE", "GOMODCACHE", "GOENV").Output()
 		if err != nil {
@@ -38,12 +38,12 @@ var needed = sync.OnceValues(func() ([]string, error) {
 	return resolve(paths), nil
 })
 
-// resolve returns the paths that exist, without symbolic links.
+// resolve returns the paths that exist, as they are and without symbolic links, which may be below a hidden directory.
 func resolve(paths []string) (resolved []string) {
 	for _, path := range paths {
-		path, err := filepath.EvalSymlinks(path)
+		target, err := filepath.EvalSymlinks(path)
 		if err == nil && filepath.IsAbs(path) {
-			resolved = append(resolved, path)
+			resolved = append(resolved, filepath.Clean(path), target)
 		}
 	}
 	slices.Sort(resolved)

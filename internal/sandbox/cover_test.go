@@ -16,10 +16,15 @@ import (
 	"github.com/allocnet/allocnet/internal/roottest"
 )
 
-// TestRootGo: in a sandbox the go command finds itself, its caches, the module and others.
+// TestRootGo: in a sandbox the go command finds itself, its caches, the module and others, and where it works; and this program is where
+// it was started.
 func TestRootGo(t *testing.T) {
 	roottest.Require(t)
-	if out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput(); err != nil || !strings.Contains(string(out), "github.com/vishvananda/netlink") {
+	if _, err := os.Stat(os.Args[0]); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("CGO_ENABLED", "0") // else it compiles
+	if out, err := exec.Command("go", "list", "-compiled", "-deps", ".").CombinedOutput(); err != nil || !strings.Contains(string(out), "github.com/vishvananda/netlink") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err := exec.Command("go", "env", "GOCACHE").Output()
@@ -54,15 +59,23 @@ func TestRootNeededBelowHidden(t *testing.T) {
 			}
 		})
 	}
-	for _, dir := range []string{"/run/temporary", "/run/cache/of-the-machine"} {
+	for _, dir := range []string{"/run/temporary", "/run/work", "/run/cache/of-the-machine"} {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^TestRootGo$")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Dir(program), "/run/link"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove("/run/link") })
+	cmd := exec.Command("/run/link/"+filepath.Base(program), "-test.v", "-test.run=^TestRootGo$")
 	cmd.Dir = "/var/lib/user/module/internal/sandbox"
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, inside+"=") }),
-		"PWD="+cmd.Dir, "PATH=/var/lib/user/go/bin:"+os.Getenv("PATH"), "GOROOT=", "GOTOOLCHAIN=local", "GOMODCACHE=/srv/modules", "GOCACHE=/run/cache", "TMPDIR=/run/temporary")
+		"PWD="+cmd.Dir, "PATH=/var/lib/user/go/bin:"+os.Getenv("PATH"), "GOROOT=", "GOTOOLCHAIN=local", "GOMODCACHE=/srv/modules", "GOCACHE=/run/cache", "GOTMPDIR=/run/work", "TMPDIR=/run/temporary")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestRootGo") {
 		t.Errorf("%v\n%s", err, out)
 	}

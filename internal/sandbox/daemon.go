@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +22,8 @@ func StartDaemon(t testing.TB, cmd *exec.Cmd, ready func() error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		kill := time.AfterFunc(never, func() { _ = cmd.Process.Kill() }) // which Wait tells
+		defer kill.Stop()
 		if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()); err != nil {
 			t.Errorf("%s: %v", cmd, err)
 		}

@@ -79,7 +79,7 @@ func overlayEtc() error {
 }
 
 // moveTemporary gives the directory for temporary files a path that is short enough for sockets. It comes first: the
-// directory may be below a hidden one.
+// directory may be below a hidden one, as may that in which the go command works.
 func moveTemporary() error {
 	paths, err := needed()
 	if err != nil {
@@ -92,7 +92,7 @@ func moveTemporary() error {
 	if err := Bind(os.TempDir(), dir); err != nil {
 		return err
 	}
-	return os.Setenv("TMPDIR", dir)
+	return errors.Join(os.Setenv("TMPDIR", dir), os.Setenv("GOTMPDIR", dir))
 }
 
 // ClearEnvironment removes what configures allocnet, CNI plugins and Nomad from the environment: TestMain of a

@@ -172,6 +172,11 @@ func (s *scene) legal() {
 	s.legalInside()
 	me, own4, own6 := s.me.MAC, s.me.Addresses[0], s.me.Addresses[1]
 	s.v4("IPv4", own4, unix.IPPROTO_UDP, 0, udpText)
+	for name, port := range map[string]uint16{"from the port of DHCP": 67, "from a port that begins as a query for listeners does": 0x1101} {
+		s.v4(name, own4, unix.IPPROTO_TCP, 0, func(text string) []byte { return datagram(port, 5001, text) })
+	}
+	s.v4("from a port of UDP that begins as a query for listeners does", own4, unix.IPPROTO_UDP, 0, func(text string) []byte { return datagram(0x1101, 5001, text) })
+	s.v6("from the port of DHCPv6", own6, unix.IPPROTO_TCP, func(text string) []byte { return datagram(547, 5001, text) })
 	s.v4("a first fragment", own4, unix.IPPROTO_UDP, 0x2000, udpText)
 	s.v4("a further fragment", own4, unix.IPPROTO_UDP, 185, func(text string) []byte { return []byte(text) })
 	s.v6("IPv6", own6, unix.IPPROTO_UDP, udpText)
@@ -382,7 +387,7 @@ func TestRootAttacks(t *testing.T) {
 			forged := s.all
 			inject(t, h.inside[me.name], forged)
 			toHost := scene{s.me, s.neighbour, s.gateway, map[string][]byte{}}
-			toHost.neighbour.MAC = s.gateway // frames that the host takes are known by other sets
+			toHost.neighbour.MAC = s.gateway
 			toHost.forged()
 			inject(t, h.inside[me.name], toHost.all)
 			s.all = map[string][]byte{}

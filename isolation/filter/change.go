@@ -22,7 +22,7 @@ func (f Kernel) Change(ctx context.Context, rules isolation.Rules, before, now [
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
+	defer s.Close()
 	if has, err := s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, "forward"); err != nil || !has {
 		return err
 	}

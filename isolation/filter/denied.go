@@ -55,7 +55,7 @@ func (Kernel) Denied(ctx context.Context) (map[string]isolation.Denied, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close() //nolint:errcheck // read only
+	defer s.Close()
 	return deniedIn(s, hostTables)
 }
 

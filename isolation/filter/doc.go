@@ -32,8 +32,9 @@
 // comes by its interface, and of what goes by it. There all other attachments are known as those on other hosts are on this one, by the interface. These tables are always
 // applied as a whole.
 //
-// Packets of established flows are most of all, so what they meet is short: for a frame of a guarded end to the host one lookup, of its interface, both MACs and the
-// source, and the state of the connection. Rules compare what they find in a packet before they look into a set, which takes as long as many comparisons.
+// Packets of established flows are most of all, so what they meet is short: for a frame of a guarded end two lookups, of its interface, MAC and source, and of whom it is
+// for, and the state of the connection. Rules compare what they find in a packet before they look into a set, which takes as long as many comparisons, and
+// first what is in few packets: each expression of a rule costs, also one that most packets match.
 //
 // Elements have the ID of their attachment as the comment. A host without tables has no isolation, which costs one look.
 package filter

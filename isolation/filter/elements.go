@@ -73,7 +73,7 @@ func suffixOf(a netip.Addr) string {
 func elementsOf(m *Member, k *kind, gateway net.HardwareAddr) []placed {
 	e := &elements{Member: m}
 	if m.Antispoof && m.End != "" {
-		e.guard(gateway)
+		e.guard(k)
 	}
 	if m.isApart(k) {
 		e.add(netfilter.Bridge, apart, netfilter.Element{Comment: ownerText(m.ID) + onBridge + m.Bridge}, netfilter.LinkKey(m.End))
@@ -131,8 +131,11 @@ func (e *elements) addAddress(k *kind, a netip.Addr) {
 }
 
 // guard adds what the end may send.
-func (e *elements) guard(gateway net.HardwareAddr) {
-	end, family := netfilter.LinkKey(e.End), netfilter.INet
+func (e *elements) guard(k *kind) {
+	end, family, chain := netfilter.LinkKey(e.End), netfilter.INet, fromOthers
+	if e.isApart(k) {
+		chain = fromApart
+	}
 	if e.Bridge != "" {
 		family = netfilter.Bridge
 	}
@@ -150,9 +153,7 @@ func (e *elements) guard(gateway net.HardwareAddr) {
 			continue
 		}
 		e.add(family, senders+suffixOf(a), netfilter.Element{}, end, e.MAC, a.AsSlice())
-		if len(gateway) == macLength {
-			e.add(family, toHost+suffixOf(a), netfilter.Element{}, end, gateway, e.MAC, a.AsSlice())
-		}
+		e.add(family, frames+suffixOf(a), netfilter.Element{Verdict: expr.VerdictGoto, Chain: chain}, end, e.MAC, a.AsSlice())
 		if a.Is6() {
 			e.add(family, targets, netfilter.Element{}, end, a.AsSlice())
 		}

@@ -56,10 +56,10 @@ func keyLength(set string) int {
 		return 16 + 8 + 4
 	case set == senders+ip6.suffix:
 		return 16 + 8 + 16
-	case set == toHost+ip4.suffix:
-		return 16 + 8 + 8 + 4
-	case set == toHost+ip6.suffix:
-		return 16 + 8 + 8 + 16
+	case set == frames+ip4.suffix:
+		return 16 + 8 + 4
+	case set == frames+ip6.suffix:
+		return 16 + 8 + 16
 	case set == near:
 		return 4
 	case set == neighbours || set == neighboursApart:

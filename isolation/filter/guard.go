@@ -24,6 +24,9 @@ const (
 	listenerReport2        = 143
 )
 
+// membershipQuery is the type of IGMP that asks for listeners.
+const membershipQuery = 0x11
+
 // arpType is the type of frames with ARP.
 const arpType = unix.ETH_P_ARP
 
@@ -48,8 +51,6 @@ type guarding struct {
 	isTarget match
 	// through is what a packet meets next that the end may send.
 	through match
-	// most matches most of what ends send, with one look, so that it meets nothing else here. It may be nil.
-	most func(*ip) match
 }
 
 func (g *guarding) rule(v *ip, comment string, parts ...match) netfilter.Rule {
@@ -61,11 +62,7 @@ func (g *guarding) rule(v *ip, comment string, parts ...match) netfilter.Rule {
 func (t *table) guardRules(g *guarding) []netfilter.Rule {
 	var rules []netfilter.Rule
 	for _, v := range ips {
-		known := []netfilter.Rule{rule("its own", g.is(v), g.own(v), g.through)}
-		if g.most != nil {
-			known = append([]netfilter.Rule{rule("its own, to the host", g.is(v), g.most(v), accept)}, known...)
-		}
-		t.chain("known"+v.suffix, "what comes with the source of its end", known...)
+		t.chain("known"+v.suffix, "what comes with the source of its end", rule("its own", g.is(v), g.own(v), g.through))
 	}
 	of := func(v *ip, comment string, parts ...match) {
 		rules = append(rules, rule(comment, g.is(v), slices.Concat(parts...), jump("known"+v.suffix)))
@@ -77,12 +74,27 @@ func (t *table) guardRules(g *guarding) []netfilter.Rule {
 	return append(rules, rule("guarded ends", netfilter.KeyIn(guarded, true, t.in), goTo("guard")))
 }
 
+// mostFrames are the rules that most of what ends of bridges send meets, with one look at whose it is. What they do not know is looked at by the others.
+func (t *table) mostFrames() (rules []netfilter.Rule) {
+	sourcePort := load(expr.PayloadBaseTransportHeader, 0, 2)
+	isNoQuery := &expr.Range{Op: expr.CmpOpNeq, Register: netfilter.Register, FromData: []byte{membershipQuery, 0}, ToData: []byte{membershipQuery, 255}}
+	plain := map[*ip]match{ // whatever the protocol is, none of this is a DHCP answer, a query for listeners or neighbour discovery
+		&ip4: {sourcePort, compare(expr.CmpOpNeq, dhcp4...), isNoQuery},
+		&ip6: append(protocol(expr.CmpOpNeq, ip6.icmp), compare(expr.CmpOpNeq, unix.IPPROTO_AH), sourcePort, compare(expr.CmpOpNeq, dhcp6...)),
+	}
+	for _, v := range ips {
+		t.set(netfilter.KeySet{Name: frames + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, v.address}, IsMap: true})
+		rules = append(rules, rule("its own", v.isFrame(), plain[v], netfilter.KeyVerdict(frames+v.suffix, inLink, sourceMAC, v.source())))
+	}
+	return rules
+}
+
 // guardChains adds the chains of what else a guarded end may send in IP. A packet is let through for what is known of it, never for what is not
 // found in it: the header of the transport may be missing in a fragment, and behind a header that is not read, as that of authentication is not. The fragments after
 // the first are let through, because without the first they are nothing.
 func (t *table) guardChains(g *guarding) {
 	t.chain("guard4", "what else of IPv4 an end may send",
-		g.rule(&ip4, "its own, but no queries for listeners", protocol(expr.CmpOpEq, unix.IPPROTO_IGMP), header(0, expr.CmpOpNeq, 0x11)),
+		g.rule(&ip4, "its own, but no queries for listeners", protocol(expr.CmpOpEq, unix.IPPROTO_IGMP), header(0, expr.CmpOpNeq, membershipQuery)),
 		g.rule(&ip4, "further fragments", match{load(expr.PayloadBaseNetworkHeader, 6, 2)}, masked([]byte{0x1f, 0xff}, expr.CmpOpNeq)),
 		rule("forged IPv4", goTo(forged)))
 	isFrom := match{load(expr.PayloadBaseNetworkHeader, ip6.from, 16), compare(expr.CmpOpEq, make([]byte, 16)...)}

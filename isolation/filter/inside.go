@@ -230,7 +230,7 @@ func (Kernel) LacksInside(ctx context.Context, ns Namespace, s Inside) (map[stri
 		if err != nil {
 			return err
 		}
-		defer socket.Close() //nolint:errcheck // read only
+		defer socket.Close()
 		for i, t := range compileInside(s) {
 			l, err := list(socket, &insideTables[i])
 			if err != nil {
@@ -259,7 +259,7 @@ func (Kernel) DeniedInside(ctx context.Context, ns Namespace) (found map[string]
 		if err != nil {
 			return err
 		}
-		defer s.Close() //nolint:errcheck // read only
+		defer s.Close()
 		found, err = deniedIn(s, insideTables)
 		return err
 	})

@@ -24,7 +24,7 @@ func isFirst(s *netfilter.Socket, all []placed) (bool, error) {
 		if p.family == netfilter.INet && isOfKind(p.set) {
 			sets = append(sets, p.set)
 		}
-		if p.Chain != "" {
+		if p.family == netfilter.INet && p.Chain != "" {
 			chains = append(chains, p.Chain)
 		}
 	}

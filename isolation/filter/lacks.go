@@ -21,7 +21,7 @@ func (Kernel) Lacks(ctx context.Context, state State) (map[string][]string, erro
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close() //nolint:errcheck // read only
+	defer s.Close()
 	found, err := listAll(s)
 	if err != nil {
 		return nil, err

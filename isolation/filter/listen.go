@@ -52,7 +52,7 @@ var tells = sync.OnceValue(func() bool {
 	if err != nil {
 		return true
 	}
-	defer s.Close() //nolint:errcheck // nothing is changed
+	defer s.Close()
 	for _, f := range families {
 		hook := &netfilter.Hook{Number: nftables.ChainHookForward, Priority: before, Filters: true}
 		rules := []netfilter.Rule{{Chain: "c", Exprs: telling(isolation.Forged)}}

@@ -22,6 +22,12 @@ const (
 	gateways        = "gateways"
 )
 
+// Names of chains of frames: from neighbours that are apart, and from others.
+const (
+	fromApart  = "from-apart"
+	fromOthers = "from-others"
+)
+
 // destinationMAC is that of the frame.
 var destinationMAC = netfilter.PayloadPart(expr.PayloadBaseLLHeader, 0, macLength)
 
@@ -37,12 +43,12 @@ func (t *table) neighbourChain() {
 	for _, part := range []match{ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpGte, neighbourSolicitation), header(0, expr.CmpOpLte, neighbourAdvertisement)} {
 		discovery = append(discovery, part...)
 	}
-	isApart := netfilter.KeyIn(apart, true, inLink)
 	t.chain("routed", "to neighbours that are apart, or from these",
 		rule("ARP", isEtherType(arpType), accept), rule("neighbour discovery", discovery, accept),
-		rule("from a neighbour that is apart", isApart, netfilter.KeyIn(neighbours, true, destinationMAC), toGateway()),
-		rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()),
-		rule("all of these", accept)) // else the chain that led here would go on
+		rule("from a neighbour that is apart", netfilter.KeyIn(apart, true, inLink), goTo(fromApart)), rule("from others", goTo(fromOthers)))
+	all := rule("all of these", accept) // else the chain that led here would go on
+	t.chain(fromApart, "from neighbours that are apart", rule("to a neighbour", netfilter.KeyIn(neighbours, true, destinationMAC), toGateway()), all)
+	t.chain(fromOthers, "from others", rule("to a neighbour that is apart", netfilter.KeyIn(neighboursApart, true, destinationMAC), toGateway()), all)
 }
 
 // toGateway makes of a frame one to its bridge, as if it had been sent to that.

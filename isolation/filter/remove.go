@@ -48,7 +48,7 @@ func (Kernel) Remove(ctx context.Context, rules Rules, m Member) error {
 	if err != nil {
 		return err
 	}
-	defer s.CloseLater()
+	defer s.Close()
 	hasTables := false
 	for _, f := range families {
 		tables, err := s.Tables(f)
@@ -219,7 +219,7 @@ func Owners(ctx context.Context) (ids []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.Close() //nolint:errcheck // read only
+	defer s.Close()
 	for _, f := range families {
 		for _, set := range []string{guarded, apart, members + ip4.suffix, members + ip6.suffix} {
 			found, err := s.Elements(&netfilter.Table{Family: f, Name: name}, set)

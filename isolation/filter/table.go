@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netfilter"
 	"github.com/allocnet/allocnet/isolation"
@@ -161,12 +162,12 @@ const (
 	apart         = "apart"
 )
 
-// Names of further sets of the table of bridges: MACs of ends, and these with their addresses, which are those of ARP, too, without the MAC of the bridge and
-// with it; targets of neighbour discovery, addresses of attachments to bridges that are not apart.
+// Names of further sets of the table of bridges: MACs of ends, and these with their addresses, which are those of ARP, too, and with
+// what decides about most frames; targets of neighbour discovery, addresses of attachments to bridges that are not apart.
 const (
 	macs    = "macs"
 	senders = "senders"
-	toHost  = "senders-to-host"
+	frames  = "frames"
 	targets = "targets"
 	near    = "near"
 )
@@ -230,7 +231,9 @@ func inet() *table {
 		t.set(netfilter.KeySet{Name: name, Key: linkSet})
 	}
 	d := t.decisions()
+	plain := match{load(expr.PayloadBaseNetworkHeader, 0, 1), compare(expr.CmpOpEq, 0x45)} // most packets meet this alone
 	t.base("forward", nftables.ChainHookForward, before, slices.Concat(
+		[]netfilter.Rule{rule("established flows of IPv4, without options", plain, tracked(expr.CtKeySTATE, established|related), accept)},
 		t.withOptions(t.in, t.out), []netfilter.Rule{d.tracks},
 		d.isNarrowed, d.isNarrowedTo, d.isAllowed, d.isEgress, []netfilter.Rule{d.isPublished}, d.levels,
 	)...)
@@ -238,7 +241,7 @@ func inet() *table {
 		[]netfilter.Rule{d.tracks, d.discovery}, d.isNarrowed, d.isAllowedToAddress, d.isEgress,
 	)...)
 	t.output(d)
-	loopback := append(ip4.is(), load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127))
+	loopback := append(match{load(expr.PayloadBaseNetworkHeader, ip4.to, 1), compare(expr.CmpOpEq, 127)}, ip4.is()...)
 	t.base("prerouting", nftables.ChainHookPrerouting, early,
 		rule("the host's loopback", loopback, netfilter.KeyIn(links, true, inLink), drop),
 		rule("ends of ptp", netfilter.LinkMatch(netfilter.InKind, expr.CmpOpEq, "veth"), goTo("ptp")),
@@ -318,7 +321,6 @@ func bridge() *table {
 	}
 	for _, v := range ips {
 		t.set(netfilter.KeySet{Name: senders + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, v.address}})
-		t.set(netfilter.KeySet{Name: toHost + v.suffix, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC, netfilter.MAC, v.address}})
 	}
 	t.set(netfilter.KeySet{Name: targets, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.TargetAddress6}})
 	t.set(netfilter.KeySet{Name: macs, Key: []netfilter.KeyType{netfilter.LinkName, netfilter.MAC}})
@@ -327,22 +329,19 @@ func bridge() *table {
 	isGuarded, isApart := netfilter.KeyIn(guarded, true, inLink), netfilter.KeyIn(apart, true, inLink)
 	g := &guarding{is: (*ip).isFrame, isTarget: netfilter.KeyIn(targets, true, inLink, target), through: goTo("routed"),
 		own: func(v *ip) match { return netfilter.KeyIn(senders+v.suffix, true, inLink, sourceMAC, v.source()) },
-		most: func(v *ip) match {
-			return netfilter.KeyIn(toHost+v.suffix, true, inLink, destinationMAC, sourceMAC, v.source())
-		},
 	}
-	t.base("prerouting", nftables.ChainHookPrerouting, early, append(t.guardRules(g), rule("other ends", g.through))...)
+	t.base("prerouting", nftables.ChainHookPrerouting, early, slices.Concat(t.mostFrames(), t.guardRules(g), []netfilter.Rule{rule("other ends", g.through)})...)
 	toBridge := match{load(expr.PayloadBaseLLHeader, 0, 6),
 		&expr.Bitwise{SourceRegister: netfilter.Register, DestRegister: netfilter.Register, Len: 6, Mask: []byte{255, 255, 255, 255, 255, 0xf0}, Xor: make([]byte, 6)},
 		compare(expr.CmpOpEq, 1, 0x80, 0xc2, 0, 0, 0)}
 	fromNone := match{load(expr.PayloadBaseNetworkHeader, ip6.from, 16), compare(expr.CmpOpEq, make([]byte, 16)...)}
 	t.base("input", nftables.ChainHookInput, early,
-		rule("frames for the bridge itself", toBridge, isGuarded, goTo(forged)), // of spanning tree; they pass by prerouting
-		rule("the host would answer for the neighbour itself", ip6.isFrame(), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, isApart, drop),
+		rule("frames for the bridge itself", meta(expr.MetaKeyPKTTYPE, expr.CmpOpEq, unix.PACKET_MULTICAST), toBridge, isGuarded, goTo(forged)), // of spanning tree; they pass by prerouting
+		rule("the host would answer for the neighbour itself", meta(expr.MetaKeyPROTOCOL, expr.CmpOpEq, 0x86, 0xdd), protocol(expr.CmpOpEq, ip6.icmp), header(0, expr.CmpOpEq, neighbourSolicitation), fromNone, isApart, drop),
 	)
 	t.base("forward", nftables.ChainHookForward, early,
-		rule("from a neighbour that is apart", isDirect, isApart, drop),
-		rule("to a neighbour that is apart", isDirect, netfilter.KeyIn(apart, true, outLink), drop))
+		rule("from a neighbour that is apart", isApart, isDirect, drop),
+		rule("to a neighbour that is apart", netfilter.KeyIn(apart, true, outLink), isDirect, drop))
 	t.base("output", nftables.ChainHookOutput, early,
 		rule("neighbours that are not apart answer for themselves", isEtherType(arpType),
 			match{load(expr.PayloadBaseNetworkHeader, 6, 2), compare(expr.CmpOpEq, 0, 2)}, netfilter.KeyIn(apart, false, outLink), netfilter.KeyIn(near, true, arpSource), drop))

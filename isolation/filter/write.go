@@ -52,7 +52,7 @@ func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netf
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // nothing is left to send
+	defer s.Close()
 	err = s.Change(func(b *netfilter.Batch) error { return fill(s, b) })
 	if err == nil && len(ended) > 0 {
 		err = s.ForgetFlows(ended)
@@ -70,7 +70,7 @@ func (Kernel) Add(ctx context.Context, rules Rules, m Member) error {
 	if err != nil {
 		return err
 	}
-	defer s.CloseLater()
+	defer s.Close()
 	if !m.needsTables(rules.Egress > 0) {
 		if has, err := s.HasChain(&netfilter.Table{Family: netfilter.INet, Name: name}, "forward"); err != nil || !has {
 			return err
@@ -128,7 +128,7 @@ func (f Kernel) Complete(ctx context.Context, rules Rules, m Member, state Sourc
 	if err != nil {
 		return err
 	}
-	defer s.CloseLater()
+	defer s.Close()
 	r, err := rules.about(&m)
 	if err != nil {
 		return err

@@ -152,7 +152,7 @@ func TestRootRepaired(t *testing.T) {
 			"nft flush map inet allocnet-isolation level4", "nft delete element inet allocnet-isolation links { br0 }", "nft delete element inet allocnet-isolation members6 { br0 . 2001:db8::1 }",
 			"nft add table inet allocnet-isolation { flags dormant; }", "nft add table bridge allocnet-isolation { flags dormant; }",
 			"ip -6 neigh del proxy 2001:db8::1 dev br0", "sysctl -qw net.ipv4.conf.br0.proxy_arp_pvlan=0", "nft flush set bridge allocnet-isolation apart",
-			"nft flush map bridge allocnet-isolation gateways", "nft flush set bridge allocnet-isolation neighbours", "nft flush set bridge allocnet-isolation neighbours-apart",
+			"nft flush map bridge allocnet-isolation gateways", "nft flush set bridge allocnet-isolation neighbours", "nft flush set bridge allocnet-isolation neighbours-apart", "nft flush map bridge allocnet-isolation frames4",
 			"nft flush set inet allocnet-isolation denied6", "nft flush set bridge allocnet-isolation forged", "nft flush chain bridge allocnet-isolation routed",
 		} {
 			run(t, strings.Fields(damage)...)

@@ -26,11 +26,9 @@ import (
 
 // change records a lease in the place of that of an attachment, unless the record has changed meanwhile, and has the namespace be as
 // the lease has it.
-func (k *keeper) change(ctx context.Context, of state.Allocation, a state.Attachment, before, l dhcp.Lease) error {
-	return k.env.Locked(ctx, of.ID, func(o *operation.Operation) error {
-		at := slices.IndexFunc(o.Record.Attachments, func(other state.Attachment) bool {
-			return other.Interface == a.Interface && other.Created.Equal(a.Created) && isKept(other, before) && reflect.DeepEqual(other.LeaseOf(before.Family()), &before)
-		})
+func (k *keeper) change(ctx context.Context, h *hold, l dhcp.Lease) error {
+	return h.do(ctx, func(o *operation.Operation) error {
+		at, before := h.find(o.Record), h.before
 		if at < 0 {
 			return nil
 		}

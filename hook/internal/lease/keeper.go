@@ -193,18 +193,23 @@ func (k *keeper) work(ctx context.Context, key kept, of state.Allocation, a stat
 
 // extend has a lease extended, or replaced if it ended, and what follows from that.
 func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Allocation, a state.Attachment, before dhcp.Lease) error {
+	h := &hold{keeper: k, allocation: of.ID, attachment: a, before: before}
+	defer h.end()
 	if before.Former != nil {
-		return k.change(ctx, of, a, before, before)
+		return k.change(ctx, h, before)
 	}
 	asking, stop := context.WithTimeout(ctx, client.Timeout)
 	defer stop()
-	l, err := k.ask(asking, n, a, before)
+	l, err := k.ask(asking, n, h)
+	if errors.Is(err, errChanged) {
+		return nil
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err == nil {
 		l.HadDefault = before.HadDefault
-		return k.change(ctx, of, a, before, l)
+		return k.change(ctx, h, l)
 	}
 	if !errors.Is(err, client.ErrRefused) && before.Stage(k.now()) != dhcp.Ended {
 		return err
@@ -213,9 +218,9 @@ func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Alloca
 	lost.Lost, lost.Declined = true, before.Declined || isDeclined(a, before, err)
 	switch {
 	case !before.Lost:
-		err = errors.Join(fmt.Errorf("the address %s is not used any more: %w", lost.Address, err), k.change(ctx, of, a, before, lost))
+		err = errors.Join(fmt.Errorf("the address %s is not used any more: %w", lost.Address, err), k.change(ctx, h, lost))
 	case !before.Declined && lost.Declined:
-		err = errors.Join(err, k.change(ctx, of, a, before, lost))
+		err = errors.Join(err, k.change(ctx, h, lost))
 	}
 	return err
 }
@@ -227,8 +232,9 @@ func isDeclined(a state.Attachment, l dhcp.Lease, err error) bool {
 }
 
 // ask asks servers for what is due. A lease that is refused is replaced: another server may have come.
-func (k *keeper) ask(ctx context.Context, n kernel.Namespace, a state.Attachment, before dhcp.Lease) (l dhcp.Lease, err error) {
-	of := client.Identity{ClientID: before.ClientID, HostName: before.HostName, Shared: ipam.IsShared(before.ClientID, a.ContainerID)}
+func (k *keeper) ask(ctx context.Context, n kernel.Namespace, h *hold) (l dhcp.Lease, err error) {
+	a, before := h.attachment, h.before
+	of := client.Identity{ClientID: before.ClientID, HostName: before.HostName, Shared: ipam.IsShared(before.ClientID, a.ContainerID), Guard: h.guard(ctx)}
 	s, err := k.open(ctx, n, a.Interface, before.Family(), of)
 	if err != nil {
 		return l, err
@@ -240,12 +246,12 @@ func (k *keeper) ask(ctx context.Context, n kernel.Namespace, a state.Attachment
 	case dhcp.Rebinding:
 		l, err = s.Rebind(ctx, before)
 	case dhcp.Ended:
-		return acquire(ctx, s, before)
+		return acquire(ctx, s, h)
 	}
 	if !errors.Is(err, client.ErrRefused) {
 		return l, err
 	}
-	l, silence := acquire(ctx, s, before)
+	l, silence := acquire(ctx, s, h)
 	if silence != nil {
 		return l, errors.Join(err, silence)
 	}
@@ -254,6 +260,6 @@ func (k *keeper) ask(ctx context.Context, n kernel.Namespace, a state.Attachment
 
 // acquire asks for another lease, of the same address unless that was declined. One that a killed process has asked for its successor gets
 // again: it is the same client. Another one that is declined was never that of the attachment, and nothing of it is on record.
-func acquire(ctx context.Context, s client.Servers, before dhcp.Lease) (dhcp.Lease, error) {
-	return s.Acquire(ctx, ipam.Wanted(&before), func(dhcp.Lease) error { return nil })
+func acquire(ctx context.Context, s client.Servers, h *hold) (dhcp.Lease, error) {
+	return s.Acquire(ctx, ipam.Wanted(&h.before), func(dhcp.Lease) error { return h.lock(ctx) })
 }

@@ -54,6 +54,8 @@ type world struct {
 	// answer is what servers answer: to "renew", "rebind" or "acquire".
 	answer func(asked string, l dhcp.Lease) (dhcp.Lease, error)
 	asked  []string
+	// guard is what messages to them are sent by.
+	guard func(send func() error) error
 	// wanted is the address that was asked for last; none: any.
 	wanted netip.Addr
 	// address is that of the interface, and gateway the default route by it; zero: none.
@@ -185,7 +187,8 @@ func other() dhcp.Lease {
 func (w *world) keeper(intercept func(op, path string, change func() error) error) *keeper {
 	k := newKeeper(w.env(intercept))
 	k.now = func() time.Duration { return w.time }
-	k.open = func(context.Context, kernel.Namespace, string, dhcp.Family, client.Identity) (client.Servers, error) {
+	k.open = func(_ context.Context, _ kernel.Namespace, _ string, _ dhcp.Family, of client.Identity) (client.Servers, error) {
+		w.guard = of.Guard
 		return conversation{w}, nil
 	}
 	k.enter = func(_ kernel.Namespace, _ string, l dhcp.Lease) error {

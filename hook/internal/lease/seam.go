@@ -9,6 +9,8 @@
 package lease
 
 import (
+	"context"
+
 	"github.com/allocnet/allocnet/hook/internal/operation"
 	"github.com/allocnet/allocnet/internal/dhcp"
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
@@ -35,8 +37,12 @@ func Release(a *state.Attachment) {
 	}
 }
 
-// ReportUnreleased logs before DEL that a lease is not given back: without the namespace at path there is no interface to do so by.
-func ReportUnreleased(o *operation.Operation, a state.Attachment, path string) {
+// PrepareRelease has nothing else be asked of servers before DEL gives leases back, and logs those of which it cannot: without the namespace at
+// path there is no interface to do so by.
+func PrepareRelease(ctx context.Context, o *operation.Operation, a state.Attachment, path string) {
+	if len(a.Leased()) > 0 {
+		awaitSent(ctx, o)
+	}
 	for _, l := range a.Leased() {
 		if l.Lost || path != "" {
 			continue

@@ -65,7 +65,7 @@ func RecordUndone(ctx context.Context, o *operation.Operation, a *state.Attachme
 func Del(ctx context.Context, o *operation.Operation, a state.Attachment, list *libcni.NetworkConfigList, path string, is inspect.Absence) (*operation.Call, error) {
 	o.Work().Undo(ctx, a)
 	path = inspect.PathOf(path, is)
-	lease.ReportUnreleased(o, a, path)
+	lease.PrepareRelease(ctx, o, a, path)
 	c, err := o.Call(a, list, path, nil)
 	if err != nil {
 		return nil, err

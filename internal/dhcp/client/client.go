@@ -33,6 +33,8 @@ type Identity struct {
 	ClientID, HostName string
 	// Shared is whether another interface may be the same client, such as that of an earlier allocation of the job.
 	Shared bool
+	// Guard sends a message that has a server give or extend a lease, or returns why it is not to be sent any more. Nil: all are sent.
+	Guard func(send func() error) error
 }
 
 // Servers are those of one family, asked by an interface.
@@ -287,7 +289,7 @@ var everyone = destination{netip.AddrFrom4([4]byte{}), netip.AddrFrom4([4]byte{2
 
 // exchange sends a message until accept takes an answer.
 func (c *ipv4) exchange(ctx context.Context, r request, m *dhcpv4.DHCPv4, to destination, accept func(answer) error) error {
-	r.protocol, r.hop, r.decode = "DHCP", to.hop, decode
+	r.protocol, r.hop, r.decode, r.guard = "DHCP", to.hop, decode, c.Guard
 	r.packet = func(elapsed time.Duration) []byte {
 		m.NumSeconds = uint16(elapsed.Seconds())
 		return encode(m.ToBytes(), to.from, to.to)

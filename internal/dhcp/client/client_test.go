@@ -364,3 +364,26 @@ func TestRelease(t *testing.T) {
 		t.Errorf("%v: %v", err, s.seen)
 	}
 }
+
+// TestGuard: messages that ask for something are sent by the guard, also those that are sent again, and a refusal of it ends the exchange.
+func TestGuard(t *testing.T) {
+	gone := errors.New("gone")
+	lease := dhcp.Lease{Server: netip.MustParseAddr("10.0.0.1"), Address: netip.MustParsePrefix("10.0.0.5/24")}
+	for permitted := range 3 {
+		s := &server{answers: func(*dhcpv4.DHCPv4) []*dhcpv4.DHCPv4 { return nil }}
+		c := clientOf(s)
+		asked := 0
+		c.Guard = func(send func() error) error {
+			if asked++; asked > permitted {
+				return gone
+			}
+			return send()
+		}
+		if _, err := c.Renew(t.Context(), lease); !errors.Is(err, gone) || len(s.seen) != permitted {
+			t.Errorf("%d messages are permitted: %v, and %d were sent", permitted, err, len(s.seen))
+		}
+		if err := c.Release(lease); err != nil || len(s.seen) != permitted+1 {
+			t.Errorf("the release: %v", err)
+		}
+	}
+}

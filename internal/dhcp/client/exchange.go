@@ -66,6 +66,8 @@ type request struct {
 	take   func(message []byte, from netip.Addr, hop net.HardwareAddr) (bool, error)
 	pauses []time.Duration
 	asked  string
+	// guard is that of Identity.
+	guard func(send func() error) error
 }
 
 // final is an error of an answer that ends an exchange.
@@ -79,7 +81,7 @@ func exchange(ctx context.Context, l link, r request) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if err := l.Send(r.packet(time.Since(began)), r.hop); err != nil {
+		if err := r.guarded(func() error { return l.Send(r.packet(time.Since(began)), r.hop) }); err != nil {
 			return fmt.Errorf("send a message of %s: %w", r.protocol, err)
 		}
 		deadline := time.Now().Add(pause)
@@ -95,6 +97,13 @@ func exchange(ctx context.Context, l link, r request) error {
 		return cause
 	}
 	return silence
+}
+
+func (r request) guarded(send func() error) error {
+	if r.guard == nil {
+		return send()
+	}
+	return r.guard(send)
 }
 
 // await receives answers until one is taken, or the deadline.

@@ -218,7 +218,7 @@ func (c *ipv6) message(t dhcpv6.MessageType, server string, address netip.Addr) 
 // exchange sends a message to all servers until accept takes an answer.
 func (c *ipv6) exchange(ctx context.Context, r request, m *dhcpv6.Message, accept func(m *dhcpv6.Message, from netip.Addr) error) error {
 	id, _ := c.identify()
-	r.protocol, r.hop, r.decode = "DHCPv6", allServersHop, decodeIPv6
+	r.protocol, r.hop, r.decode, r.guard = "DHCPv6", allServersHop, decodeIPv6, c.Guard
 	r.packet = func(elapsed time.Duration) []byte {
 		m.UpdateOption(dhcpv6.OptElapsedTime(elapsed))
 		return encodeIPv6(m.ToBytes(), c.own)

@@ -5,11 +5,13 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/inprocess/plugin"
 	"github.com/allocnet/allocnet/internal/inprocess/remedy"
@@ -83,6 +85,41 @@ func TestRootPort(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRootSettingsOf: who asks for one port does not read all others.
+func TestRootSettingsOf(t *testing.T) {
+	roottest.Require(t)
+	onBridge(t, func(bridge *netlink.Bridge, port netlink.Link) error {
+		if got, err := settingsOf(port); err == nil {
+			t.Errorf("of no port: %+v", got)
+		}
+		if err := (&config{HairpinMode: true}).connect(bridge, port, 0, nil); err != nil {
+			return err
+		}
+		reads := func() float64 {
+			return testing.AllocsPerRun(10, func() {
+				if got, err := settingsOf(port); err != nil || got != (settings{hairpin: true}) {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
+		}
+		before := reads()
+		for i := range 20 {
+			other := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: fmt.Sprintf("other%d", i), MasterIndex: bridge.Index}, PeerName: fmt.Sprintf("end%d", i)}
+			if err := netlink.LinkAdd(other); err != nil {
+				return err
+			}
+		}
+		if now := reads(); now > before+10 {
+			t.Errorf("%.0f allocations beside 20 other ports, and %.0f without", now, before)
+		}
+		err := netlink.LinkDel(port)
+		if got, failed := settingsOf(port); !errors.Is(failed, unix.ENODEV) {
+			t.Errorf("of a port that is gone: %+v, %v", got, failed)
+		}
+		return err
+	})
 }
 
 // TestRootRefusedVLAN: what the kernel refuses is an error.

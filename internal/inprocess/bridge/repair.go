@@ -221,14 +221,14 @@ func (conf *config) repairPort(r *remedy.Repair, bridge *netlink.Bridge, port ne
 	if bridge == nil || port.Attrs().MasterIndex != bridge.Index {
 		return r.Ensure(fmt.Sprintf("port %s of the bridge %s", name, conf.Bridge), func() error { return conf.connect(bridge, port, vlan, trunk) })
 	}
-	settings, err := netlink.LinkGetProtinfo(port)
+	now, err := settingsOf(port)
 	if err != nil {
-		return fmt.Errorf("settings of the port %s: %w", name, err)
+		return err
 	}
-	if settings.Hairpin != conf.HairpinMode {
+	if now.hairpin != conf.HairpinMode {
 		err = r.Ensure("hairpin mode of the port "+name, func() error { return netlink.LinkSetHairpin(port, conf.HairpinMode) })
 	}
-	if settings.Isolated != conf.PortIsolation {
+	if now.isolated != conf.PortIsolation {
 		err = errors.Join(err, r.Ensure("isolation of the port "+name, func() error { return netlink.LinkSetIsolated(port, conf.PortIsolation) }))
 	}
 	return errors.Join(err, repairVLANs(r, port, vlan, trunk))

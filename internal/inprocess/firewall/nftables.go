@@ -66,7 +66,7 @@ func isMade(c *plugin.Call, r *rules.NFTables) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer socket.Close() //nolint:errcheck // read only
+	defer socket.Close()
 	for _, chain := range r.Chains {
 		if _, lacks, err := r.Listed(socket.Listings(), chain); lacks != 0 || err != nil {
 			return false, err

@@ -76,7 +76,7 @@ func TestRootIngressWithoutIPTables(t *testing.T) {
 				}
 			}
 		}
-		_ = socket.Close()
+		socket.Close()
 		if got != want {
 			t.Errorf("%s: %d rules, want %d", policy, got, want)
 		}

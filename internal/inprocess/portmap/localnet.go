@@ -84,7 +84,7 @@ func GuardLoopback(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer socket.Close() //nolint:errcheck // nothing is left to send
+	defer socket.Close()
 	return socket.Change(func(b *netfilter.Batch) error { return b.MakeTable(loopbackGuard) })
 }
 
@@ -107,7 +107,7 @@ func supportsGuard() bool {
 	if err != nil {
 		return false
 	}
-	defer socket.Close() //nolint:errcheck // nothing is left to send
+	defer socket.Close()
 	existing, err := socket.List(loopbackGuard, guardChain)
 	if err == nil && netfilter.SameRules(existing, loopbackGuard.Chains[0].Rules, loopbackGuard.Family) || socket.Try(loopbackGuard) == nil {
 		guardAccepted.Store(true)

@@ -79,7 +79,7 @@ func listNFTablesRules(ctx context.Context, c *Set) ([]Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer socket.Close() //nolint:errcheck // read only
+	defer socket.Close()
 	listings := socket.Listings()
 	var list []Listed
 	for _, r := range c.Changes {

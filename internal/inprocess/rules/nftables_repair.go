@@ -17,7 +17,7 @@ func (m *missingRules) nftables() error {
 	if err != nil {
 		return err
 	}
-	defer socket.Close() //nolint:errcheck // nothing is left to send
+	defer socket.Close()
 	lacking, err := m.lackingNFTables(socket.Listings())
 	if err != nil {
 		return err

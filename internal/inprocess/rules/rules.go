@@ -96,7 +96,7 @@ func Open(ctx context.Context, hold *os.File, all []*Set) *Host {
 // Close ends the connection to the kernel.
 func (h *Host) Close() {
 	if h.socket != nil {
-		_ = h.socket.Close() // nothing is left to send
+		h.socket.Close()
 	}
 }
 

@@ -102,7 +102,14 @@ func (a *Agent) Signal(s unix.Signal) {
 		return
 	}
 	_ = a.cmd.Process.Signal(s)
-	<-a.exited
+	sandbox.Eventually(a, "the agent ends", func() bool {
+		select {
+		case <-a.exited:
+			return true
+		default:
+			return false
+		}
+	})
 	a.cmd = nil
 }
 

@@ -6,6 +6,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -30,6 +31,8 @@ const (
 	// burst is how many datagrams a socket has to hold, and how many exchanges are one batch.
 	burst    = 32
 	costPort = 9009
+	// limit is when what has not come is lost.
+	limit = 10 * time.Second
 )
 
 // Flows are an established connection and a flow of datagrams. The first of each two sockets sends.
@@ -43,7 +46,7 @@ func NewFlows(t testing.TB, from, to string, address netip.Addr) *Flows {
 		var failed, failedToo error
 		listener, failed = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		f.datagrams[1], failedToo = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		return errors.Join(failed, failedToo, unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		return errors.Join(failed, failedToo, unix.SetsockoptInt(listener, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.SetNonblock(listener, true),
 			unix.Bind(f.datagrams[1], at), unix.Bind(listener, at), unix.Listen(listener, 1))
 	})
 	within(t, from, func() error {
@@ -57,14 +60,36 @@ func NewFlows(t testing.TB, from, to string, address netip.Addr) *Flows {
 		}
 		return nil
 	})
-	accepted, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
-	f.connection[1] = accepted
-	err = errors.Join(err, unix.Close(listener), unix.SetsockoptInt(f.connection[0], unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-		unix.SetsockoptInt(accepted, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	err := await(func() (err error) {
+		f.connection[1], _, err = unix.Accept4(listener, unix.SOCK_CLOEXEC)
+		return err
+	})
+	err = errors.Join(err, unix.Close(listener))
+	for _, socket := range f.connection {
+		err = errors.Join(err, unix.SetsockoptInt(socket, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+			unix.SetsockoptInt(socket, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(limit.Milliseconds())))
+	}
 	if err = errors.Join(err, f.reply()); err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// await calls what does not wait, until it has what it is called for, or the limit.
+func await(call func() error) error {
+	for begun := time.Now(); ; {
+		if err := call(); !errors.Is(err, unix.EAGAIN) || time.Since(begun) > limit {
+			return err
+		}
+	}
+}
+
+func receive(socket int, data []byte) (sender unix.Sockaddr, err error) {
+	err = await(func() (err error) {
+		_, sender, err = unix.Recvfrom(socket, data, unix.MSG_DONTWAIT)
+		return err
+	})
+	return sender, err
 }
 
 // reply has a datagram go and come back: to connection tracking a flow without an answer is a new one at each packet.
@@ -73,14 +98,14 @@ func (f *Flows) reply() error {
 	if _, err := unix.Write(f.datagrams[0], data); err != nil {
 		return err
 	}
-	_, sender, err := unix.Recvfrom(f.datagrams[1], data, 0)
+	sender, err := receive(f.datagrams[1], data)
 	if err != nil {
 		return err
 	}
 	if err := unix.Sendto(f.datagrams[1], data, 0, sender); err != nil {
 		return err
 	}
-	_, err = unix.Read(f.datagrams[0], data)
+	_, err = receive(f.datagrams[0], data)
 	return err
 }
 
@@ -95,39 +120,56 @@ func (f *Flows) Close() {
 // processor and get it before others. What else the machine does is not in it, and hardly slows it: of the batches, which take less than a millisecond, nine of ten
 // were slower.
 func (f *Flows) Cost(load Load, length time.Duration) (time.Duration, error) {
-	send, ready, answered := map[Load]func() (int, error){Bulk: f.bulk, Packets: f.packets, Exchange: f.exchanges}[load], make(chan int, 1), make(chan error, 1)
+	send := map[Load]func() (int, error){Bulk: f.bulk, Packets: f.packets, Exchange: f.exchanges}[load]
+	var answering []int
+	end := func(err error) error { return err }
 	if load == Exchange {
-		go func() {
-			answered <- pinned(func(thread int) error {
-				ready <- thread
-				return f.answer()
-			})
-		}()
-	} else {
-		answered <- nil
+		answering, end = f.answering()
 	}
 	var costs []time.Duration
-	err := pinned(func(thread int) (err error) {
-		threads := []int{thread}
-		if load == Exchange {
-			threads = append(threads, <-ready)
-		}
+	err := end(pinned(func(thread int) (err error) {
+		threads := append(answering, thread)
 		for begun := time.Now(); err == nil && time.Since(begun) < length; {
 			sent, before := 0, timeOf(threads)
 			sent, err = send()
 			costs = append(costs, (timeOf(threads)-before)/time.Duration(max(sent, 1)))
 		}
-		if load == Exchange {
-			_, failed := unix.Write(f.connection[0], []byte{0}) // the last one
-			err = errors.Join(err, failed)
-		}
 		return err
-	})
-	if err = errors.Join(err, <-answered); err != nil {
+	}))
+	if err != nil {
 		return 0, fmt.Errorf("%s: %w", load, err)
 	}
 	slices.Sort(costs)
 	return costs[len(costs)/10], nil
+}
+
+// answering starts answer, and returns its thread; none if it has failed. end ends it, and adds its error to that of the sender. Neither waits
+// for the other when that has failed.
+func (f *Flows) answering() (thread []int, end func(error) error) {
+	ready, ended := make(chan int, 1), make(chan error, 1)
+	go func() {
+		err := pinned(func(thread int) error {
+			ready <- thread
+			return f.answer()
+		})
+		close(ready)
+		if err != nil {
+			_ = unix.Shutdown(f.connection[0], unix.SHUT_RDWR) // else it has ended
+		}
+		ended <- err
+	}()
+	if t, ok := <-ready; ok {
+		thread = append(thread, t)
+	}
+	return thread, func(err error) error {
+		if err == nil {
+			_, err = unix.Write(f.connection[0], []byte{0}) // the last one
+		}
+		if err != nil {
+			_ = unix.Shutdown(f.connection[1], unix.SHUT_RDWR) // else it has ended
+		}
+		return errors.Join(err, <-ended)
+	}
 }
 
 // pinned calls do on a thread of its own, on the last processor.
@@ -161,6 +203,7 @@ func timeOf(threads []int) (total time.Duration) {
 func (f *Flows) bulk() (int, error) {
 	data := make([]byte, writeSize)
 	for range (1 << 20) / writeSize {
+		begun := time.Now()
 		for sent, received := 0, 0; received < writeSize; {
 			if sent < writeSize {
 				n, err := unix.SendmsgN(f.connection[0], data[sent:], nil, nil, unix.MSG_DONTWAIT)
@@ -170,7 +213,10 @@ func (f *Flows) bulk() (int, error) {
 				sent += max(n, 0)
 			}
 			n, _, err := unix.Recvfrom(f.connection[1], data, unix.MSG_DONTWAIT)
-			if err != nil && !errors.Is(err, unix.EAGAIN) {
+			switch {
+			case err == nil && n == 0:
+				return 0, io.ErrUnexpectedEOF
+			case err != nil && (!errors.Is(err, unix.EAGAIN) || time.Since(begun) > limit):
 				return 0, err
 			}
 			received += max(n, 0)
@@ -187,14 +233,9 @@ func (f *Flows) packets() (int, error) {
 			return 0, err
 		}
 	}
-	begun := time.Now()
-	for received := 0; received < burst; {
-		_, _, err := unix.Recvfrom(f.datagrams[1], data, unix.MSG_DONTWAIT)
-		switch {
-		case err == nil:
-			received++
-		case !errors.Is(err, unix.EAGAIN) || time.Since(begun) > 10*time.Second:
-			return 0, fmt.Errorf("%d of %d datagrams: %w", received, burst, err)
+	for i := range burst {
+		if _, err := receive(f.datagrams[1], data); err != nil {
+			return 0, fmt.Errorf("%d of %d datagrams: %w", i, burst, err)
 		}
 	}
 	return burst, nil
@@ -206,21 +247,29 @@ func (f *Flows) exchanges() (int, error) {
 		if _, err := unix.Write(f.connection[0], data); err != nil {
 			return 0, err
 		}
-		if n, err := unix.Read(f.connection[0], data); n < 1 {
+		if err := readByte(f.connection[0], data); err != nil {
 			return 0, fmt.Errorf("an answer: %w", err)
 		}
 	}
 	return burst, nil
 }
 
-// answer returns bytes until one is 0, or the connection ends.
+// answer returns bytes until one is 0.
 func (f *Flows) answer() error {
 	for data := []byte{1}; ; {
-		if n, err := unix.Read(f.connection[1], data); n < 1 || data[0] == 0 {
+		if err := readByte(f.connection[1], data); err != nil || data[0] == 0 {
 			return err
 		}
 		if _, err := unix.Write(f.connection[1], data); err != nil {
 			return err
 		}
 	}
+}
+
+func readByte(socket int, data []byte) error {
+	n, err := unix.Read(socket, data)
+	if err == nil && n == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }

@@ -41,7 +41,7 @@ func sharedIsSeen(t *testing.T, r *rules.IPTables, narrow string) (seen bool) {
 		if err != nil {
 			return err
 		}
-		defer socket.Close() //nolint:errcheck // read only
+		defer socket.Close()
 		table := &netfilter.Table{Family: r.Family, Name: r.Table}
 		seen = !slices.ContainsFunc(r.Shared, func(group rules.Group) bool {
 			return slices.ContainsFunc(group.Rules, func(rule rules.Rule) bool {

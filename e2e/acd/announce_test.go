@@ -68,6 +68,30 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
+// TestAnnounceWithinNetwork: a neighbour learns the new MAC of an address that is in the network of another one of the interface, as a published address is in that of the
+// host.
+func TestAnnounceWithinNetwork(t *testing.T) {
+	path, peer := newLink(t)
+	own := filepath.Base(path)
+	for _, line := range []string{
+		"-n " + own + " link set probe address 02:00:00:00:00:01", "-n " + own + " address add 10.9.0.2/24 dev probe", "-n " + own + " address add 10.9.0.5/32 dev probe",
+		"-n " + peer + " address add 10.9.0.1/24 dev peer", "-n " + peer + " neighbour replace 10.9.0.5 lladdr 02:00:00:00:00:99 nud stale dev peer",
+	} {
+		ip(t, line)
+	}
+	ns, err := netns.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := ns.Do(func() error { return acd.Announce("probe", []netip.Addr{netip.MustParseAddr("10.9.0.5")}) }); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "the neighbour knows the new MAC", func() bool {
+		return strings.Contains(neighbours(t, peer, "peer"), "10.9.0.5 lladdr 02:00:00:00:00:01")
+	}, func() string { return neighbours(t, peer, "peer") })
+}
+
 // TestAnnounceAgain: it announces again, and ends when the namespace is gone.
 func TestAnnounceAgain(t *testing.T) {
 	path, peer := newLink(t)

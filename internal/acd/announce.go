@@ -40,7 +40,7 @@ func Announce(name string, addresses []netip.Addr) error {
 		if address = address.Unmap(); a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 || !slices.Contains(addresses, address) {
 			continue
 		}
-		if err := announce(attrs, a, address); err != nil {
+		if err := announce(attrs, present, address); err != nil {
 			errs = append(errs, fmt.Errorf("announce %s on %s: %w", address, name, err))
 		}
 	}
@@ -48,19 +48,27 @@ func Announce(name string, addresses []netip.Addr) error {
 }
 
 // announce tells the hosts of a link that an interface of it has an address.
-func announce(link *netlink.LinkAttrs, present netlink.Addr, address netip.Addr) error {
+func announce(link *netlink.LinkAttrs, present []netlink.Addr, address netip.Addr) error {
 	switch {
 	case address.Is6():
 		return advertise(link, address)
-	case present.Flags&unix.IFA_F_SECONDARY != 0:
-		return broadcast(link, arpAnnouncement(link.HardwareAddr, address))
+	case isSender(present, address):
+		return askForOwn(link.Index, address)
 	}
-	return askForOwn(link.Index, address)
+	return broadcast(link, arpAnnouncement(link.HardwareAddr, address))
 }
 
-// askForOwn has the kernel ask for a primary address of an interface, which is what an ARP announcement is: as the sender it names the first address of
-// the network. To close a socket that sends it takes ten milliseconds. The kernel would ask again unless it is to forget the entry,
-// and would not ask for an entry that it has.
+// isSender tells whether the kernel asks for an address of IPv4 as the sender that it names: that is the first primary address of the interface in
+// whose network it is. A published address is in the network of one that the host has.
+func isSender(present []netlink.Addr, address netip.Addr) bool {
+	i := slices.IndexFunc(present, func(a netlink.Addr) bool {
+		return a.Flags&unix.IFA_F_SECONDARY == 0 && a.Scope <= int(netlink.SCOPE_LINK) && cmp.Or(a.Peer, a.IPNet).Contains(address.AsSlice())
+	})
+	return i >= 0 && present[i].IP.Equal(address.AsSlice())
+}
+
+// askForOwn has the kernel ask for an address of an interface with that as the sender, which is what an ARP announcement is. To close a socket that
+// sends it takes ten milliseconds. The kernel would ask again unless it is to forget the entry, and would not ask for an entry that it has.
 func askForOwn(index int, address netip.Addr) error {
 	n := &netlink.Neigh{LinkIndex: index, Family: unix.AF_INET, Flags: netlink.NTF_USE, IP: address.AsSlice()}
 	if err := netlink.NeighDel(n); err != nil && !errors.Is(err, unix.ENOENT) {

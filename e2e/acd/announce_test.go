@@ -4,6 +4,7 @@
 package acd
 
 import (
+	"errors"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +91,31 @@ func TestAnnounceWithinNetwork(t *testing.T) {
 	sandbox.Eventually(t, "the neighbour knows the new MAC", func() bool {
 		return strings.Contains(neighbours(t, peer, "peer"), "10.9.0.5 lladdr 02:00:00:00:00:01")
 	}, func() string { return neighbours(t, peer, "peer") })
+}
+
+// TestAnnounceAtOnce: an address is announced by two at the same time, as an attach and what announces again do.
+func TestAnnounceAtOnce(t *testing.T) {
+	path, _ := newLink(t)
+	ip(t, "-n "+filepath.Base(path)+" address add 10.9.0.5/24 dev probe")
+	ns, err := netns.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	failed := make(chan error)
+	for range 2 {
+		go func() {
+			failed <- ns.Do(func() (err error) {
+				for i := 0; err == nil && i < 1000; i++ {
+					err = acd.Announce("probe", []netip.Addr{netip.MustParseAddr("10.9.0.5")})
+				}
+				return err
+			})
+		}()
+	}
+	if err := errors.Join(<-failed, <-failed); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestAnnounceAgain: it announces again, and ends when the namespace is gone.

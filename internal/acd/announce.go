@@ -52,8 +52,8 @@ func announce(link *netlink.LinkAttrs, present []netlink.Addr, address netip.Add
 	switch {
 	case address.Is6():
 		return advertise(link, address)
-	case isSender(present, address):
-		return askForOwn(link.Index, address)
+	case isSender(present, address) && askForOwn(link.Index, address) == nil: // others may change the entry at the same time, and have filled the kernel's table
+		return nil
 	}
 	return broadcast(link, arpAnnouncement(link.HardwareAddr, address))
 }

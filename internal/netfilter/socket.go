@@ -65,6 +65,17 @@ func (s *Socket) Close() {
 	time.AfterFunc(destroying, func() { _ = conn.Close() })
 }
 
+// Briefly connects to nftables of the caller's network namespace during a call alone. A connection that outlived it would keep a namespace, with its interfaces,
+// that is gone otherwise, and that a detach does not find.
+func Briefly(ctx context.Context, do func(*Socket) error) error {
+	s, err := Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Conn.Close() }()
+	return do(s)
+}
+
 // answerBuffer is what the kernel gives a socket by default: the echoes of a batch fit, and the answer to it.
 const answerBuffer = 212992
 

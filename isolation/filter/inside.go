@@ -168,10 +168,15 @@ func (m Member) elementsInside() []placed {
 	return e.all
 }
 
+// briefly connects to nftables of a namespace.
+func briefly(ctx context.Context, ns Namespace, do func(*netfilter.Socket) error) error {
+	return ns.Do(func() error { return netfilter.Briefly(ctx, do) })
+}
+
 // ApplyInside makes everything as a namespace has to have it, and of each table all at once. It is safe to repeat.
 func (Kernel) ApplyInside(ctx context.Context, ns Namespace, s Inside) error {
-	return ns.Do(func() error {
-		return change(ctx, "apply inside", func(socket *netfilter.Socket, b *netfilter.Batch) error {
+	return briefly(ctx, ns, func(socket *netfilter.Socket) error {
+		return changeBy(socket, "apply inside", func(b *netfilter.Batch) error {
 			b.Guard()
 			wanted := compileInside(s)
 			for i := range insideTables {
@@ -194,8 +199,8 @@ func (Kernel) ApplyInside(ctx context.Context, ns Namespace, s Inside) error {
 // RemoveInside removes what a namespace has of an attachment, its own or another one, while others are added and removed, and the tables after the last own
 // one. Of it only the ID has to be known. What is missing is no error.
 func (Kernel) RemoveInside(ctx context.Context, ns Namespace, gone Member) error {
-	return ns.Do(func() error {
-		return change(ctx, "remove "+gone.ID, func(s *netfilter.Socket, b *netfilter.Batch) error {
+	return briefly(ctx, ns, func(s *netfilter.Socket) error {
+		return changeBy(s, "remove "+gone.ID, func(b *netfilter.Batch) error {
 			b.Guard()
 			for i := range insideTables {
 				l, err := list(s, &insideTables[i])
@@ -225,12 +230,7 @@ func (l *listing) remove(b *netfilter.Batch, t *netfilter.Table, gone Member) {
 // LacksInside tells what is missing in a namespace, by the IDs of its attachments.
 func (Kernel) LacksInside(ctx context.Context, ns Namespace, s Inside) (map[string][]string, error) {
 	var all []string
-	err := ns.Do(func() error {
-		socket, err := netfilter.Dial(ctx)
-		if err != nil {
-			return err
-		}
-		defer socket.Close()
+	err := briefly(ctx, ns, func(socket *netfilter.Socket) error {
 		for i, t := range compileInside(s) {
 			l, err := list(socket, &insideTables[i])
 			if err != nil {
@@ -254,12 +254,7 @@ func (Kernel) LacksInside(ctx context.Context, ns Namespace, s Inside) (map[stri
 
 // DeniedInside returns what was dropped of the attachments of a namespace, as Denied does.
 func (Kernel) DeniedInside(ctx context.Context, ns Namespace) (found map[string]isolation.Denied, err error) {
-	err = ns.Do(func() error {
-		s, err := netfilter.Dial(ctx)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	err = briefly(ctx, ns, func(s *netfilter.Socket) (err error) {
 		found, err = deniedIn(s, insideTables)
 		return err
 	})

@@ -10,8 +10,11 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/internal/roottest"
@@ -349,5 +352,31 @@ func TestRootInsideRemoved(t *testing.T) {
 	must(kernel.ApplyInside(t.Context(), n, filter.Inside{Rules: state.Rules, Others: all.Others}))
 	if text := tables(); text != "" {
 		t.Errorf("without attachments of its own it has %s", text)
+	}
+}
+
+// TestRootInsideEnds: nothing keeps a namespace in which attachments are kept apart, by a connection that a detach would not find.
+func TestRootInsideEnds(t *testing.T) {
+	roottest.Require(t)
+	n, m := newNamespace(t), member(1, "web", "s", isolation.Strict, "")
+	all := filter.Inside{Own: []filter.Member{m}}
+	for name, call := range map[string]func() error{
+		"apply":  func() error { return kernel.ApplyInside(t.Context(), n, all) },
+		"lacks":  func() error { _, err := kernel.LacksInside(t.Context(), n, all); return err },
+		"denied": func() error { _, err := kernel.DeniedInside(t.Context(), n); return err },
+		"remove": func() error { return kernel.RemoveInside(t.Context(), n, m) },
+	} {
+		err := errors.Join(call(), n.Do(func() error {
+			open, err := os.ReadFile("/proc/thread-self/net/netlink")
+			for line := range strings.Lines(string(open)) {
+				if of := strings.Fields(line); of[1] == strconv.Itoa(unix.NETLINK_NETFILTER) && of[2] != "0" { // the kernel's own is 0
+					t.Errorf("%s: a connection is left: %s", name, line)
+				}
+			}
+			return err
+		}))
+		if err != nil {
+			t.Error(name, err)
+		}
 	}
 }

@@ -48,20 +48,15 @@ func telling(reason isolation.Reason) match {
 var tells = sync.OnceValue(func() bool {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	s, err := netfilter.Dial(ctx)
-	if err != nil {
-		return true
-	}
-	defer s.Close()
-	for _, f := range families {
-		hook := &netfilter.Hook{Number: nftables.ChainHookForward, Priority: before, Filters: true}
-		rules := []netfilter.Rule{{Chain: "c", Exprs: telling(isolation.Forged)}}
-		err := s.Try(&netfilter.Table{Family: f, Name: name + "-probe", Chains: []netfilter.Chain{{Name: "c", Hook: hook, Rules: rules}}})
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-			return false
+	err := netfilter.Briefly(ctx, func(s *netfilter.Socket) (err error) { // perhaps of the namespace of an allocation
+		for _, f := range families {
+			hook := &netfilter.Hook{Number: nftables.ChainHookForward, Priority: before, Filters: true}
+			rules := []netfilter.Rule{{Chain: "c", Exprs: telling(isolation.Forged)}}
+			err = errors.Join(err, s.Try(&netfilter.Table{Family: f, Name: name + "-probe", Chains: []netfilter.Chain{{Name: "c", Hook: hook, Rules: rules}}}))
 		}
-	}
-	return true
+		return err
+	})
+	return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP)
 })
 
 // Listen calls listening once it hears of packets that are dropped, and tell for them, until the context ends: of each reason for some, if there are

@@ -53,7 +53,12 @@ func change(ctx context.Context, what string, fill func(*netfilter.Socket, *netf
 		return err
 	}
 	defer s.Close()
-	err = s.Change(func(b *netfilter.Batch) error { return fill(s, b) })
+	return changeBy(s, what, func(b *netfilter.Batch) error { return fill(s, b) }, ended...)
+}
+
+// changeBy is change by a connection that there is.
+func changeBy(s *netfilter.Socket, what string, fill func(*netfilter.Batch) error, ended ...netip.Addr) error {
+	err := s.Change(fill)
 	if err == nil && len(ended) > 0 {
 		err = s.ForgetFlows(ended)
 	}

@@ -5,6 +5,7 @@ package acd
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -72,10 +73,26 @@ func TestAnnounce(t *testing.T) {
 // TestAnnounceWithinNetwork: a neighbour learns the new MAC of an address that is in the network of another one of the interface, as a published address is in that of the
 // host.
 func TestAnnounceWithinNetwork(t *testing.T) {
+	announced(t, "-n %s address add 10.9.0.2/24 dev probe")
+}
+
+// TestAnnounceForProgram: so does it where the kernel leaves it to a program to ask for addresses.
+func TestAnnounceForProgram(t *testing.T) {
+	announced(t, "netns exec %s sysctl -qw net.ipv4.neigh.probe.app_solicit=1")
+}
+
+// TestAnnounceUnasked: so does it where the kernel asks for none.
+func TestAnnounceUnasked(t *testing.T) {
+	announced(t, "netns exec %s sysctl -qw net.ipv4.neigh.probe.mcast_solicit=0")
+}
+
+// announced requires that a neighbour learns the new MAC of an address of a namespace that a command with its name has changed.
+func announced(t *testing.T, command string) {
+	t.Helper()
 	path, peer := newLink(t)
 	own := filepath.Base(path)
 	for _, line := range []string{
-		"-n " + own + " link set probe address 02:00:00:00:00:01", "-n " + own + " address add 10.9.0.2/24 dev probe", "-n " + own + " address add 10.9.0.5/32 dev probe",
+		"-n " + own + " link set probe address 02:00:00:00:00:01", fmt.Sprintf(command, own), "-n " + own + " address add 10.9.0.5/32 dev probe",
 		"-n " + peer + " address add 10.9.0.1/24 dev peer", "-n " + peer + " neighbour replace 10.9.0.5 lladdr 02:00:00:00:00:99 nud stale dev peer",
 	} {
 		ip(t, line)

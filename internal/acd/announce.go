@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/netns"
+	"github.com/allocnet/allocnet/internal/sysctl"
 )
 
 // Announce tells the hosts of a link that an interface has addresses, so that they forget which had them before: an ARP
@@ -52,10 +53,16 @@ func announce(link *netlink.LinkAttrs, present []netlink.Addr, address netip.Add
 	switch {
 	case address.Is6():
 		return advertise(link, address)
-	case isSender(present, address) && askForOwn(link.Index, address) == nil: // others may change the entry at the same time, and have filled the kernel's table
+	case isAsking(link.Name) && isSender(present, address) && askForOwn(link.Index, address) == nil: // others may change the entry at the same time, and have filled the kernel's table
 		return nil
 	}
 	return broadcast(link, arpAnnouncement(link.HardwareAddr, address))
+}
+
+// isAsking tells whether the kernel asks for addresses of IPv4 itself, and at once. It may leave that to a program.
+func isAsking(name string) bool {
+	of := func(key string) string { value, _ := sysctl.Get("net/ipv4/neigh/" + name + "/" + key); return value } // without it the kernel is not asked
+	return of("app_solicit") == "0" && of("mcast_solicit") > "0"
 }
 
 // isSender tells whether the kernel asks for an address of IPv4 as the sender that it names: that is the first primary address of the interface in

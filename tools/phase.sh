@@ -9,8 +9,8 @@ name=$1
 shift
 printf '== %s\n' "$name"
 began=$(date +%s)
-exec 3>&1 4>&2
-cpu=$({ TIMEFORMAT='%0U + %0S'; time "$@" >&3 2>&4 3>&- 4>&-; } 2>&1)
+exec {out}>&1 {err}>&2 # no number that the command has of its caller, as that of the job server of make
+cpu=$({ TIMEFORMAT='%0U + %0S'; time "$@" >&"$out" 2>&"$err" {out}>&- {err}>&-; } 2>&1)
 code=$?
 printf '== %s: %d s, %s s of CPU, %s\n' "$name" $(($(date +%s) - began)) "$cpu" "$([ $code = 0 ] && echo passed || echo "failed with exit code $code")"
 exit $code

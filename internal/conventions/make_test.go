@@ -4,6 +4,7 @@
 package conventions
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,5 +62,25 @@ func TestToolsNeedNoCompiler(t *testing.T) {
 		if got, err := os.ReadFile(seen); err != nil || strings.TrimSpace(string(got)) != "0" {
 			t.Errorf("%s is built with CGO_ENABLED=%q, %v; want 0", name, got, err)
 		}
+	}
+}
+
+// TestPhase: a phase has the descriptors of its caller, of which make has some for the jobs that run at a time, and its exit code.
+func TestPhase(t *testing.T) {
+	read(t, "../../tools/phase.sh") // a change of it invalidates the cached result
+	inherited, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inherited.Close()
+	cmd := exec.Command("../../tools/phase.sh", "a name", "sh", "-c", "echo of a job >&3; exec 3>&-; echo of another one >&4; echo an error >&2; exit 7")
+	cmd.ExtraFiles = []*os.File{inherited, inherited}
+	out, err := cmd.Output()
+	failed, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || failed.ExitCode() != 7 || string(failed.Stderr) != "an error\n" || !strings.HasSuffix(string(out), " of CPU, failed with exit code 7\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if written, err := os.ReadFile(inherited.Name()); err != nil || string(written) != "of a job\nof another one\n" {
+		t.Errorf("descriptors 3 and 4 got %q, %v", written, err)
 	}
 }

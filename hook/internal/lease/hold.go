@@ -6,6 +6,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"reflect"
 	"slices"
 	"time"
@@ -39,14 +40,17 @@ func (h *hold) find(r state.Record) int {
 // guard sends a message about the lease while it is on record.
 func (h *hold) guard(ctx context.Context) func(send func() error) error {
 	return func(send func() error) error {
+		var record state.Record
 		unlock, err := h.keeper.env.Store.Leases().LockSending(ctx, h.allocation)
-		if err != nil {
-			return errors.Join(errChanged, err) // without its mark it has no leases
+		if err == nil {
+			defer unlock()
+			record, err = h.keeper.env.Store.Read(h.allocation)
 		}
-		defer unlock()
-		record, err := h.keeper.env.Store.Read(h.allocation)
-		if err != nil || h.find(record) < 0 {
-			return errors.Join(errChanged, err)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, state.ErrNotFound), err == nil && h.find(record) < 0: // without its mark it has no leases
+			return errChanged
+		case err != nil: // the lease may have ended, and is lost then
+			return err
 		}
 		return send()
 	}

@@ -5,6 +5,8 @@ package lease
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -81,4 +83,21 @@ func TestGuard(t *testing.T) {
 	if got := w.round(w.keeper(nil), 30*time.Minute); got != "renew" {
 		t.Error(got)
 	}
+}
+
+// TestUnreadableWhileAsking: a lease that has ended is lost, also if it is not seen then whether it is on record still.
+func TestUnreadableWhileAsking(t *testing.T) {
+	w := newWorld(t)
+	mark := filepath.Join(w.dir, "leases", "a")
+	w.answer = func(string, dhcp.Lease) (dhcp.Lease, error) {
+		if err := errors.Join(os.Rename(mark, mark+"-kept"), os.Symlink(mark, mark)); err != nil {
+			t.Error(err)
+		}
+		err := w.guard(func() error { return nil })
+		return dhcp.Lease{}, errors.Join(err, os.Rename(mark+"-kept", mark))
+	}
+	if got := w.round(w.keeper(nil), 2*time.Hour); got != "acquire" || !w.read().DHCP.Lost {
+		t.Errorf("%q, and on record is %+v", got, w.read().DHCP)
+	}
+	w.requireConsistent()
 }

@@ -5,12 +5,14 @@ package state
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/files"
 )
 
@@ -46,6 +48,9 @@ func (n Networks) AddDir(dir string) error {
 	}
 	if dir, err = filepath.Abs(dir); err != nil || slices.Contains(dirs, dir) {
 		return err
+	}
+	if strings.Contains(dir, "\n") {
+		return errdefs.As(errdefs.Refused, fmt.Errorf("directory %q: want a path without line feeds: those in which networks are created are on record, one a line", dir))
 	}
 	path, data := n.file(), []byte(strings.Join(append(dirs, dir), "\n")+"\n")
 	return n.disk("write", path, func() error { return files.Replace(path, data, files.Options{Durable: true}) })

@@ -6,6 +6,8 @@ package state
 import (
 	"slices"
 	"testing"
+
+	"github.com/allocnet/allocnet/internal/errdefs"
 )
 
 // TestNetworkDirs: directories are on record once, also for a user who only reads, and by their whole paths.
@@ -20,6 +22,9 @@ func TestNetworkDirs(t *testing.T) {
 		if err := store.Networks().AddDir(added); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := store.Networks().AddDir("/conf/a\nb"); errdefs.Of(err) != errdefs.Refused {
+		t.Errorf("a path of two lines: %v", err)
 	}
 	for path, want := range map[string][]string{dir + "/state": {"/conf/a", dir + "/b"}, dir + "/none": nil} {
 		reader, err := OpenReadOnly(path)

@@ -4,7 +4,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -37,6 +40,22 @@ func TestCreatedAtOnce(t *testing.T) {
 		others := slices.DeleteFunc(slices.Clone(catalog.Networks), func(other *cniconf.Network) bool { return other == n })
 		if err := n.CheckFree(others, nil); err != nil {
 			t.Errorf("network %s: %v", n.Name, err)
+		}
+	}
+}
+
+// TestCreatedWhereIsNoDirectory: where a network was created before, there may be something else by now.
+func TestCreatedWhereIsNoDirectory(t *testing.T) {
+	dirs, records := []string{filepath.Join(t.TempDir(), "former"), t.TempDir()}, t.TempDir()
+	if err := os.Mkdir(dirs[0], 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i, dir := range dirs {
+		if code, _, errs := runs(t, "network", "create", fmt.Sprintf("test-%d", i), "--type", "ptp", "--conf-dir", dir, "--state-dir", records); code != cli.ExitDone {
+			t.Errorf("exit code %d: %s", code, errs)
+		}
+		if err := errors.Join(os.RemoveAll(dirs[0]), os.WriteFile(dirs[0], nil, 0o600)); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -179,7 +179,7 @@ func look(stateDir string) (dirs []string, err error) {
 func loadAll(dirs, created []string) (*cniconf.Catalog, error) {
 	all := slices.Clone(dirs)
 	for _, dir := range slices.Concat(cniconf.DefaultDirs(), created) {
-		if _, err := os.Stat(dir); err == nil && !slices.Contains(all, dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() && !slices.Contains(all, dir) {
 			all = append(all, dir)
 		}
 	}

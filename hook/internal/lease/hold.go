@@ -16,8 +16,12 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-// errChanged is that a lease is not to be asked for any more.
-var errChanged = errors.New("the record of the attachment has changed")
+var (
+	// errChanged is that a lease is not to be asked for any more.
+	errChanged = errors.New("the record of the attachment has changed")
+	// errBusy is that something else has the allocation for longer than servers are asked, which says nothing of the lease.
+	errBusy = errors.New("the allocation is locked")
+)
 
 // hold is what keeps the work on one lease and the end of its attachment apart: a server that is asked after the release of a lease gives it
 // again, and one whose answer is not recorded keeps it.
@@ -62,6 +66,9 @@ func (h *hold) lock(ctx context.Context) error {
 		return nil
 	}
 	o, err := h.keeper.env.Begin(ctx, h.allocation)
+	if ctx.Err() != nil && err != nil {
+		return errors.Join(errBusy, err)
+	}
 	if err != nil {
 		return err
 	}

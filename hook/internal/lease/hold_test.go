@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/dhcp"
@@ -100,4 +102,26 @@ func TestUnreadableWhileAsking(t *testing.T) {
 		t.Errorf("%q, and on record is %+v", got, w.read().DHCP)
 	}
 	w.requireConsistent()
+}
+
+// TestLockedWhileAsking: a lease that a server refuses is replaced also if something else has the allocation for longer than servers are asked.
+func TestLockedWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.answer = func(asked string, _ dhcp.Lease) (dhcp.Lease, error) {
+			if asked == "renew" {
+				return dhcp.Lease{}, client.ErrRefused
+			}
+			return other(), nil
+		}
+		lock, err := w.env(nil).Store.Lock(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(2*client.Timeout, lock.Unlock)
+		if got := w.round(w.keeper(nil), 30*time.Minute); !strings.HasSuffix(got, "renew acquire") || w.read().DHCP.Address != other().Address || len(w.observed) != 1 {
+			t.Errorf("%q, and on record is %+v; %q", got, w.read().DHCP, w.observed)
+		}
+		w.requireConsistent()
+	})
 }

@@ -198,9 +198,12 @@ func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Alloca
 	if before.Former != nil {
 		return k.change(ctx, h, before)
 	}
-	asking, stop := context.WithTimeout(ctx, client.Timeout)
-	defer stop()
-	l, err := k.ask(asking, n, h)
+	l, err := k.ask(ctx, n, h)
+	if errors.Is(err, errBusy) {
+		if err = h.lock(ctx); err == nil {
+			l, err = k.ask(ctx, n, h)
+		}
+	}
 	if errors.Is(err, errChanged) {
 		return nil
 	}
@@ -233,6 +236,8 @@ func isDeclined(a state.Attachment, l dhcp.Lease, err error) bool {
 
 // ask asks servers for what is due. A lease that is refused is replaced: another server may have come.
 func (k *keeper) ask(ctx context.Context, n kernel.Namespace, h *hold) (l dhcp.Lease, err error) {
+	ctx, stop := context.WithTimeout(ctx, client.Timeout)
+	defer stop()
 	a, before := h.attachment, h.before
 	of := client.Identity{ClientID: before.ClientID, HostName: before.HostName, Shared: ipam.IsShared(before.ClientID, a.ContainerID), Guard: h.guard(ctx)}
 	s, err := k.open(ctx, n, a.Interface, before.Family(), of)

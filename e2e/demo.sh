@@ -5,7 +5,7 @@
 # Shows allocnet's main job for real, in network, mount and PID namespaces of
 # its own: the machine's network, /run and /var/lib are not touched.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/.." && pwd -P) # a link to what is hidden leads nowhere
 
 if [ "${1:-}" != inside ]; then
 	[ "$(id -u)" = 0 ] || exec sudo "$0" "$@"

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -56,6 +57,17 @@ func TestCreatedWhereIsNoDirectory(t *testing.T) {
 		}
 		if err := errors.Join(os.RemoveAll(dirs[0]), os.WriteFile(dirs[0], nil, 0o600)); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestCreatedElsewhere: who may not have a name is told how the network is removed that has it.
+func TestCreatedElsewhere(t *testing.T) {
+	first, records := t.TempDir(), t.TempDir()
+	for dir, want := range map[string]string{first: "(allocnet network rm test)", t.TempDir(): "(allocnet network rm test --conf-dir " + first + ")"} {
+		runs(t, "network", "create", "test", "--type", "ptp", "--conf-dir", first, "--state-dir", records)
+		if code, _, errs := runs(t, "network", "create", "test", "--type", "ptp", "--conf-dir", dir, "--state-dir", records); code != cli.ExitRefused || !strings.Contains(errs, want) {
+			t.Errorf("exit code %d: %s; want %s", code, errs, want)
 		}
 	}
 }

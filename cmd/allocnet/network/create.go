@@ -280,7 +280,11 @@ func parseEach[T any](flag, want string, texts []string, parse func(string) (T, 
 // check refuses a network that would not work on this host, or would take something from another one.
 func (c *creation) check(s *cli.Settings, catalog *cniconf.Catalog, routes []netns.OwnRoute, path string, data []byte) error {
 	if n, err := catalog.Lookup(c.draft.Name); err == nil {
-		return cli.Usage(fmt.Errorf("network %q is there already, in %s: choose another name, or remove it first (allocnet network rm %s)", n.Name, n.Path, n.Name))
+		in := ""
+		if dir := filepath.Dir(n.Path); dir != filepath.Dir(path) && !slices.Contains(cniconf.DefaultDirs(), dir) {
+			in = " --conf-dir " + dir // else it would not be found
+		}
+		return cli.Usage(fmt.Errorf("network %q is there already, in %s: choose another name, or remove it first (allocnet network rm %s%s)", n.Name, n.Path, n.Name, in))
 	}
 	n, err := cniconf.ParseNetwork(path, data)
 	if err != nil {

@@ -12,9 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/allocnet/allocnet/cmd/allocnet/cli"
 	"github.com/allocnet/allocnet/cniconf"
+	"github.com/allocnet/allocnet/state"
 )
 
 // TestCreatedAtOnce: networks that are created at once, also in different directories, get subnets of their own.
@@ -70,4 +73,23 @@ func TestCreatedElsewhere(t *testing.T) {
 			t.Errorf("exit code %d: %s; want %s", code, errs, want)
 		}
 	}
+}
+
+// TestCreatorStopped: who creates a network does not wait without an end for another one, which may be stopped.
+func TestCreatorStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, records := t.TempDir(), t.TempDir()
+		store, err := state.Open(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlock, err := store.Networks().Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Hour, unlock)
+		if code, _, errs := runs(t, "network", "create", "test", "--type", "ptp", "--conf-dir", dir, "--state-dir", records); code != cli.ExitFailed || !strings.Contains(errs, records) {
+			t.Errorf("exit code %d: %s", code, errs)
+		}
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -146,6 +147,9 @@ func (c *creation) decide(cmd *cobra.Command, s *cli.Settings, dirs, created []s
 	return path, data, c.check(s, catalog, routes, path, data)
 }
 
+// lockTimeout is how long another network may take that is created: the process that does so may be stopped.
+const lockTimeout = 10 * time.Second
+
 // open returns what is on record of created networks, which is locked as another one is to be written, and their directories.
 func open(ctx context.Context, stateDir string) (created state.Networks, dirs []string, unlock func(), err error) {
 	store, err := state.Open(stateDir)
@@ -153,6 +157,8 @@ func open(ctx context.Context, stateDir string) (created state.Networks, dirs []
 		return created, nil, nil, err
 	}
 	created = store.Networks()
+	ctx, stop := context.WithTimeoutCause(ctx, lockTimeout, fmt.Errorf("for %s already", lockTimeout))
+	defer stop()
 	if unlock, err = created.Lock(ctx); err != nil {
 		return created, nil, nil, err
 	}

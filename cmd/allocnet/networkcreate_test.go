@@ -93,3 +93,21 @@ func TestCreatorStopped(t *testing.T) {
 		}
 	})
 }
+
+// TestCreatedBesideShadowed: a network that has the name of another one has its addresses all the same.
+func TestCreatedBesideShadowed(t *testing.T) {
+	dirs, records := t.TempDir()+":"+t.TempDir(), t.TempDir()
+	for i, dir := range filepath.SplitList(dirs) {
+		list := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "test", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.88.%d.0/24"}}]}`, i)
+		if err := os.WriteFile(filepath.Join(dir, "test.conflist"), []byte(list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := []string{"network", "create", "other", "--type", "ptp", "--conf-dir", dirs, "--state-dir", records, "--dry-run"}
+	if code, out, errs := runs(t, create...); code != cli.ExitDone || strings.Contains(out, "10.88.1.0/24") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	if code, out, errs := runs(t, append(create, "--subnet", "10.88.1.0/24")...); code != cli.ExitRefused || !strings.Contains(errs, "overlaps") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}

@@ -364,3 +364,14 @@ func TestReleaseIPv6(t *testing.T) {
 		t.Error("it is of another client")
 	}
 }
+
+// TestGuardIPv6: the guard is asked for messages of DHCPv6, too.
+func TestGuardIPv6(t *testing.T) {
+	gone := errors.New("gone")
+	s := &server6{answers: func(*dhcpv6.Message) []*dhcpv6.Message { return nil }}
+	c := clientOf6(s)
+	c.Guard = func(func() error) error { return gone }
+	if _, err := c.Acquire(t.Context(), netip.Addr{}, func(dhcp.Lease) error { return nil }); !errors.Is(err, gone) || len(s.seen) > 0 {
+		t.Errorf("%v, and %d messages were sent", err, len(s.seen))
+	}
+}

@@ -27,7 +27,7 @@ import (
 // change records a lease in the place of that of an attachment, unless the record has changed meanwhile, and has the namespace be as
 // the lease has it.
 func (k *keeper) change(ctx context.Context, h *hold, l dhcp.Lease) error {
-	return h.do(ctx, func(o *operation.Operation) error {
+	return k.env.Locked(ctx, h.allocation, func(o *operation.Operation) error {
 		at, before := h.find(o.Record), h.before
 		if at < 0 {
 			return nil

@@ -16,22 +16,17 @@ import (
 	"github.com/allocnet/allocnet/state"
 )
 
-var (
-	// errChanged is that a lease is not to be asked for any more.
-	errChanged = errors.New("the record of the attachment has changed")
-	// errBusy is that something else has the allocation for longer than servers are asked, which says nothing of the lease.
-	errBusy = errors.New("the allocation is locked")
-)
+// errChanged is that a lease is not to be asked for any more.
+var errChanged = errors.New("the record of the attachment has changed")
 
 // hold is what keeps the work on one lease and the end of its attachment apart: a server that is asked after the release of a lease gives it
-// again, and one whose answer is not recorded keeps it.
+// again. The allocation is not locked meanwhile: a server may be silent, and a detach does not wait for that. So a server that has been asked for
+// another lease before the detach may give one of no attachment, until it ends.
 type hold struct {
 	keeper     *keeper
 	allocation string
 	attachment state.Attachment
 	before     dhcp.Lease
-	// locked is the allocation from when a server may give another lease until that is on record; nil: it is not locked.
-	locked *operation.Operation
 }
 
 // find returns which attachment of a record has the lease still; -1: none.
@@ -57,39 +52,6 @@ func (h *hold) guard(ctx context.Context) func(send func() error) error {
 			return err
 		}
 		return send()
-	}
-}
-
-// lock locks the allocation before a server may give another lease.
-func (h *hold) lock(ctx context.Context) error {
-	if h.locked != nil {
-		return nil
-	}
-	o, err := h.keeper.env.Begin(ctx, h.allocation)
-	if ctx.Err() != nil && err != nil {
-		return errors.Join(errBusy, err)
-	}
-	if err != nil {
-		return err
-	}
-	h.locked = o
-	if h.find(o.Record) < 0 {
-		return errChanged
-	}
-	return nil
-}
-
-// do calls do with the allocation, which is locked.
-func (h *hold) do(ctx context.Context, do func(*operation.Operation) error) error {
-	if h.locked != nil {
-		return do(h.locked)
-	}
-	return h.keeper.env.Locked(ctx, h.allocation, do)
-}
-
-func (h *hold) end() {
-	if h.locked != nil {
-		h.locked.End()
 	}
 }
 

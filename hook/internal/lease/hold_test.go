@@ -8,13 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/allocnet/allocnet/internal/dhcp"
-	"github.com/allocnet/allocnet/internal/dhcp/client"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -23,33 +20,6 @@ func (w *world) detaching() {
 	a := w.read()
 	a.Phase = state.Deleting
 	w.record(a)
-}
-
-// TestDetachedWhileAsking: no server is asked for another lease of an attachment that is being detached, and while one is asked the
-// allocation is locked, so that a detach finds what the server gives.
-func TestDetachedWhileAsking(t *testing.T) {
-	for _, detached := range []bool{true, false} {
-		w := newWorld(t)
-		w.answer = func(asked string, _ dhcp.Lease) (dhcp.Lease, error) {
-			if asked == "renew" {
-				if detached {
-					w.detaching()
-				}
-				return dhcp.Lease{}, client.ErrRefused
-			}
-			if lock, err := w.env(nil).Store.TryLock("a"); !errors.Is(err, state.ErrLocked) {
-				t.Errorf("the lock of the allocation while a server gives a lease: %v, %v", lock, err)
-			}
-			return other(), nil
-		}
-		want, address := "renew acquire", other().Address
-		if detached {
-			want, address = "renew", first().Address
-		}
-		if got := w.round(w.keeper(nil), 30*time.Minute); got != want || w.read().DHCP.Address != address {
-			t.Errorf("detached %t: %q, and on record is %s", detached, got, w.read().DHCP.Address)
-		}
-	}
 }
 
 // TestGuard: a message is sent while the lease is on record and not given back; a detach that comes meanwhile waits for it.
@@ -102,26 +72,4 @@ func TestUnreadableWhileAsking(t *testing.T) {
 		t.Errorf("%q, and on record is %+v", got, w.read().DHCP)
 	}
 	w.requireConsistent()
-}
-
-// TestLockedWhileAsking: a lease that a server refuses is replaced also if something else has the allocation for longer than servers are asked.
-func TestLockedWhileAsking(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.answer = func(asked string, _ dhcp.Lease) (dhcp.Lease, error) {
-			if asked == "renew" {
-				return dhcp.Lease{}, client.ErrRefused
-			}
-			return other(), nil
-		}
-		lock, err := w.env(nil).Store.Lock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(2*client.Timeout, lock.Unlock)
-		if got := w.round(w.keeper(nil), 30*time.Minute); !strings.HasSuffix(got, "renew acquire") || w.read().DHCP.Address != other().Address || len(w.observed) != 1 {
-			t.Errorf("%q, and on record is %+v; %q", got, w.read().DHCP, w.observed)
-		}
-		w.requireConsistent()
-	})
 }

@@ -194,16 +194,10 @@ func (k *keeper) work(ctx context.Context, key kept, of state.Allocation, a stat
 // extend has a lease extended, or replaced if it ended, and what follows from that.
 func (k *keeper) extend(ctx context.Context, n kernel.Namespace, of state.Allocation, a state.Attachment, before dhcp.Lease) error {
 	h := &hold{keeper: k, allocation: of.ID, attachment: a, before: before}
-	defer h.end()
 	if before.Former != nil {
 		return k.change(ctx, h, before)
 	}
 	l, err := k.ask(ctx, n, h)
-	if errors.Is(err, errBusy) {
-		if err = h.lock(ctx); err == nil {
-			l, err = k.ask(ctx, n, h)
-		}
-	}
 	if errors.Is(err, errChanged) {
 		return nil
 	}
@@ -251,12 +245,12 @@ func (k *keeper) ask(ctx context.Context, n kernel.Namespace, h *hold) (l dhcp.L
 	case dhcp.Rebinding:
 		l, err = s.Rebind(ctx, before)
 	case dhcp.Ended:
-		return acquire(ctx, s, h)
+		return acquire(ctx, s, before)
 	}
 	if !errors.Is(err, client.ErrRefused) {
 		return l, err
 	}
-	l, silence := acquire(ctx, s, h)
+	l, silence := acquire(ctx, s, before)
 	if silence != nil {
 		return l, errors.Join(err, silence)
 	}
@@ -265,6 +259,6 @@ func (k *keeper) ask(ctx context.Context, n kernel.Namespace, h *hold) (l dhcp.L
 
 // acquire asks for another lease, of the same address unless that was declined. One that a killed process has asked for its successor gets
 // again: it is the same client. Another one that is declined was never that of the attachment, and nothing of it is on record.
-func acquire(ctx context.Context, s client.Servers, h *hold) (dhcp.Lease, error) {
-	return s.Acquire(ctx, ipam.Wanted(&h.before), func(dhcp.Lease) error { return h.lock(ctx) })
+func acquire(ctx context.Context, s client.Servers, before dhcp.Lease) (dhcp.Lease, error) {
+	return s.Acquire(ctx, ipam.Wanted(&before), func(dhcp.Lease) error { return nil })
 }

@@ -5,12 +5,15 @@ package cniconf
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/utils"
+	"golang.org/x/sys/unix"
 
 	"github.com/allocnet/allocnet/internal/errdefs"
 	"github.com/allocnet/allocnet/internal/files"
@@ -169,6 +172,16 @@ func (n *Network) renamed(name string) (json.RawMessage, error) {
 func Write(path string, data []byte) error {
 	return files.Replace(path, data, files.Options{Mode: 0o644, Durable: true, Unlocked: true})
 }
+
+// Lock is held from reading a configuration directory until what follows from that is written there: two networks that are created
+// at once would choose the same subnet. Users can read the directory, and so can have its lock: it is not waited for without an end.
+func Lock(ctx context.Context, dir string) (unlock func(), err error) {
+	ctx, stop := context.WithTimeout(ctx, lockTimeout)
+	defer stop()
+	return files.LockDir(ctx, dir, unix.LOCK_EX)
+}
+
+const lockTimeout = 10 * time.Second
 
 // WriteNew makes a file of a CNI configuration directory. Where there is one, the error is fs.ErrExist.
 func WriteNew(path string, data []byte) error {

@@ -6,7 +6,7 @@
 # Usage: dist/package.sh NFPM-PROGRAM BIN-DIR OUTPUT-DIR
 # For another architecture, ARCHITECTURE names it as Go does, and NATIVE is an allocnet
 # that this machine can run. SOURCE_DATE_EPOCH is the time of all files.
-# COMPRESSION is that of both packages, in place of gzip at its highest level: gzip:1 takes a tenth of the time.
+# PACKAGE_COMPRESSION is that of both packages, in place of gzip at its highest level: gzip:1 takes a tenth of the time.
 # With SIGNING_KEY (dist/gpg.sh) the RPM package is signed, and both have what "allocnet version --verify" needs.
 set -euo pipefail
 umask 022
@@ -22,7 +22,7 @@ ARCHITECTURE=${ARCHITECTURE:-$(go env GOHOSTARCH)}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date +%s)}
 TREE=$(mktemp -d)
 trap 'rm -rf "$TREE"' EXIT
-COMPRESSION=${COMPRESSION:-gzip}
+PACKAGE_COMPRESSION=${PACKAGE_COMPRESSION:-gzip}
 SIGNING_KEY=${SIGNING_KEY:-}
 NFPM_RPM_PASSPHRASE=${SIGNING_PASSPHRASE:+$(cat "$SIGNING_PASSPHRASE")}
 export ARCHITECTURE NFPM_RPM_PASSPHRASE SIGNING_KEY SOURCE_DATE_EPOCH VERSION
@@ -58,7 +58,7 @@ if [ -n "$SIGNING_KEY" ]; then
 	dist/gpg.sh --export --output "$share/keyrings/allocnet.gpg"
 fi
 chmod -R u=rwX,go=rX "$TREE/usr"
-sed "s|\${BIN}|$BIN|; s|\${TREE}|$TREE|; s|\${COMPRESSION}|$COMPRESSION|" dist/nfpm.yaml >"$TREE/nfpm.yaml"
+sed "s|\${BIN}|$BIN|; s|\${TREE}|$TREE|; s|\${PACKAGE_COMPRESSION}|$PACKAGE_COMPRESSION|" dist/nfpm.yaml >"$TREE/nfpm.yaml"
 for packager in deb rpm; do
 	"$nfpm" package --config "$TREE/nfpm.yaml" --packager "$packager" --target "$out/"
 done

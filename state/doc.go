@@ -13,7 +13,6 @@
 //	<dir>/ports/<id>
 //	<dir>/leases/<id>
 //	<dir>/bridges (a lock)
-//	<dir>/networks/directories (a line for each)
 //	<dir>/boot
 //	<dir>/isolation/in-force
 //	<dir>/isolation/prepared, text (what spares reading the rules)

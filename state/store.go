@@ -35,7 +35,7 @@ type Store struct {
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, disk: makeChange}
 	err := makePrivate(dir, os.Stat) // an operator may have it elsewhere, by a link
-	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, leaseMarks, bridgeLock, networksDir, isolationDir} {
+	for _, sub := range []string{"allocations", "locks", pendingMarks, portMarks, leaseMarks, bridgeLock, isolationDir} {
 		if err == nil {
 			err = makePrivate(filepath.Join(dir, sub), os.Lstat)
 		}

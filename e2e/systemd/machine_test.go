@@ -74,7 +74,7 @@ func prepare(run func() int) (int, error) {
 	}
 	for _, version := range []string{release, upgrade} {
 		pack := exec.Command("../../dist/package.sh", nfpm, dir+"/bin", dir)
-		pack.Env = append(append(os.Environ(), "VERSION="+version, "COMPRESSION=gzip:1"), key...)
+		pack.Env = append(append(os.Environ(), "VERSION="+version, "PACKAGE_COMPRESSION=gzip:1"), key...)
 		if out, err := pack.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("package: %w: %s", err, out)
 		}

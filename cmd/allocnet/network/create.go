@@ -4,7 +4,6 @@
 package network
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -25,7 +23,6 @@ import (
 	"github.com/allocnet/allocnet/cniconf"
 	"github.com/allocnet/allocnet/internal/netns"
 	"github.com/allocnet/allocnet/policy"
-	"github.com/allocnet/allocnet/state"
 )
 
 const networkCreateLong = `Write the configuration of a network, NAME.conflist, into the first of the CNI configuration
@@ -91,28 +88,37 @@ func (c *creation) run(cmd *cobra.Command, s *cli.Settings) error {
 	if len(dirs) == 0 {
 		return cli.Usage(fmt.Errorf("%w: create %s and put network configurations there", cniconf.ErrNoDir, cniconf.OwnDir))
 	}
+	if !c.dryRun {
+		unlock, err := cniconf.Lock(cmd.Context(), dirs[0])
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	catalog, err := cniconf.Load(withDefault(dirs)...)
+	if err != nil {
+		return err
+	}
+	if len(catalog.Broken) > 0 {
+		return cli.Usage(fmt.Errorf("%w: correct or remove it first: it may have the name or the addresses of the new network", catalog.Broken[0]))
+	}
+	routes, err := netns.OwnRoutes()
+	if err != nil {
+		return err
+	}
+	if err := c.read(cmd.Flags().Changed, catalog, routes); err != nil {
+		return err
+	}
+	data, err := c.draft.ConfList()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dirs[0], c.draft.Name+".conflist")
+	if err := c.check(s, catalog, routes, path, data); err != nil {
+		return err
+	}
 	if c.dryRun {
-		created, err := look(s.StateDir)
-		if err != nil {
-			return err
-		}
-		_, data, err := c.decide(cmd, s, dirs, created)
-		if err != nil {
-			return err
-		}
 		return cli.PrintLines(cmd.OutOrStdout(), strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")...)
-	}
-	networks, created, unlock, err := open(cmd.Context(), s.StateDir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	path, data, err := c.decide(cmd, s, dirs, created)
-	if err != nil {
-		return err
-	}
-	if err := networks.AddDir(dirs[0]); err != nil {
-		return err
 	}
 	err = cniconf.WriteNew(path, data)
 	if errors.Is(err, fs.ErrExist) {
@@ -121,75 +127,20 @@ func (c *creation) run(cmd *cobra.Command, s *cli.Settings) error {
 	if err != nil {
 		return err
 	}
-	return s.Output(cmd.OutOrStdout(), createdJSON{c.draft.Name, path}, func(w io.Writer, _ cli.Terminal) error { return cli.PrintLines(w, path) })
+	created := createdJSON{c.draft.Name, path}
+	return s.Output(cmd.OutOrStdout(), created, func(w io.Writer, _ cli.Terminal) error { return cli.PrintLines(w, created.Path) })
 }
 
-// decide returns the file of the network and what it has, by the flags and by what is free on this host.
-func (c *creation) decide(cmd *cobra.Command, s *cli.Settings, dirs, created []string) (path string, data []byte, err error) {
-	catalog, err := loadAll(dirs, created)
-	if err != nil {
-		return "", nil, err
-	}
-	if len(catalog.Broken) > 0 {
-		return "", nil, cli.Usage(fmt.Errorf("%w: correct or remove it first: it may have the name or the addresses of the new network", catalog.Broken[0]))
-	}
-	routes, err := netns.OwnRoutes()
-	if err != nil {
-		return "", nil, err
-	}
-	if err := c.read(cmd.Flags().Changed, catalog, routes); err != nil {
-		return "", nil, err
-	}
-	if data, err = c.draft.ConfList(); err != nil {
-		return "", nil, err
-	}
-	path = filepath.Join(dirs[0], c.draft.Name+".conflist")
-	return path, data, c.check(s, catalog, routes, path, data)
-}
-
-// lockTimeout is how long another network may take that is created: the process that does so may be stopped.
-const lockTimeout = 10 * time.Second
-
-// open returns what is on record of created networks, which is locked as another one is to be written, and their directories.
-func open(ctx context.Context, stateDir string) (created state.Networks, dirs []string, unlock func(), err error) {
-	store, err := state.Open(stateDir)
-	if err != nil {
-		return created, nil, nil, err
-	}
-	created = store.Networks()
-	ctx, stop := context.WithTimeoutCause(ctx, lockTimeout, fmt.Errorf("for %s already", lockTimeout))
-	defer stop()
-	if unlock, err = created.Lock(ctx); err != nil {
-		return created, nil, nil, err
-	}
-	if dirs, err = created.Dirs(); err != nil {
-		unlock()
-	}
-	return created, dirs, unlock, err
-}
-
-// look is open if nothing is to be written, also by a user who may not read what is on record.
-func look(stateDir string) (dirs []string, err error) {
-	store, err := state.OpenReadOnly(stateDir)
-	if err == nil {
-		dirs, err = store.Networks().Dirs()
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, nil
-	}
-	return dirs, err
-}
-
-// loadAll returns the networks of directories with those of the directories that are read by default, or in which networks were created, if they
-// are there: these use links and addresses of this host, too.
-func loadAll(dirs, created []string) (*cniconf.Catalog, error) {
+// withDefault returns directories with those that are read by default, if they are there: their networks use links and addresses of this
+// host, too.
+func withDefault(dirs []string) []string {
 	all := slices.Clone(dirs)
-	for _, dir := range slices.Concat(cniconf.DefaultDirs(), created) {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() && !slices.Contains(all, dir) {
+	for _, dir := range cniconf.DefaultDirs() {
+		if _, err := os.Stat(dir); err == nil && !slices.Contains(dirs, dir) {
 			all = append(all, dir)
 		}
 	}
-	return cniconf.Load(all...)
+	return all
 }
 
 // withShadowed returns all networks. One whose name another one has is attached with another order of the directories.
@@ -286,11 +237,7 @@ func parseEach[T any](flag, want string, texts []string, parse func(string) (T, 
 // check refuses a network that would not work on this host, or would take something from another one.
 func (c *creation) check(s *cli.Settings, catalog *cniconf.Catalog, routes []netns.OwnRoute, path string, data []byte) error {
 	if n, err := catalog.Lookup(c.draft.Name); err == nil {
-		in := ""
-		if dir := filepath.Dir(n.Path); dir != filepath.Dir(path) && !slices.Contains(cniconf.DefaultDirs(), dir) {
-			in = " --conf-dir " + dir // else it would not be found
-		}
-		return cli.Usage(fmt.Errorf("network %q is there already, in %s: choose another name, or remove it first (allocnet network rm %s%s)", n.Name, n.Path, n.Name, in))
+		return cli.Usage(fmt.Errorf("network %q is there already, in %s: choose another name, or remove it first (allocnet network rm %s)", n.Name, n.Path, n.Name))
 	}
 	n, err := cniconf.ParseNetwork(path, data)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/allocnet/allocnet/cniplugin/shim"
+	"github.com/allocnet/allocnet/internal/roottest"
 	"github.com/allocnet/allocnet/state"
 )
 
@@ -68,9 +69,10 @@ func TestBegun(t *testing.T) {
 	}
 }
 
-// TestUndo: with an agent that is required and was killed, what it has begun to attach is removed, and nothing
+// TestRootUndo: with an agent that is required and was killed, what it has begun to attach is removed, and nothing
 // that is attached or another's.
-func TestUndo(t *testing.T) {
+func TestRootUndo(t *testing.T) {
+	roottest.Require(t)
 	for name, test := range map[string]struct {
 		command, owner string
 		begun          bool

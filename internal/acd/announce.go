@@ -4,7 +4,6 @@
 package acd
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -85,12 +84,6 @@ func askForOwn(index int, address netip.Addr) error {
 		return err
 	}
 	return netlink.NeighDel(n)
-}
-
-func arpAnnouncement(own net.HardwareAddr, address netip.Addr) []byte {
-	packet := append(bytes.Clone(arpHeader), 0, 1)
-	packet = append(append(packet, own...), address.AsSlice()...)
-	return append(append(packet, make([]byte, 6)...), address.AsSlice()...)
 }
 
 // broadcast sends a packet of ARP to all hosts of a link.

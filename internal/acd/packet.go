@@ -17,10 +17,18 @@ var arpHeader = []byte{0, 1, 8, 0, 6, 4}
 
 // arpProbe asks who has an address, without saying that the sender has one.
 func arpProbe(own net.HardwareAddr, address netip.Addr) []byte {
+	return arpRequest(own, netip.IPv4Unspecified(), address)
+}
+
+// arpAnnouncement says that the sender has an address.
+func arpAnnouncement(own net.HardwareAddr, address netip.Addr) []byte {
+	return arpRequest(own, address, address)
+}
+
+func arpRequest(own net.HardwareAddr, sender, target netip.Addr) []byte {
 	packet := append(bytes.Clone(arpHeader), 0, 1)
-	packet = append(packet, own...)
-	packet = append(packet, make([]byte, 4+6)...)
-	return append(packet, address.AsSlice()...)
+	packet = append(append(packet, own...), sender.AsSlice()...)
+	return append(append(packet, make([]byte, 6)...), target.AsSlice()...)
 }
 
 // arpConflict returns whether a packet is from a host that has the address, or probes for it, and that has none of these MACs.
